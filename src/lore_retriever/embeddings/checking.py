@@ -1,0 +1,75 @@
+"""Refuses vectors that no store can hold, before anything is written. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lore_retriever.errors import EmbeddingFailed
+
+__all__ = ["checked_vectors"]
+
+_UNIT_TOLERANCE = 1e-6
+"""A vector this near to unit length is kept as it is: float32 rounding of 1,024 numbers stays below it."""
+
+
+def checked_vectors(
+    vectors: Iterable[Any], *, count: int, dimensions: int, labels: Sequence[str] | None = None
+) -> list[list[float]]:
+    """Vectors of unit length, as plain lists, in the given order.
+
+    Args:
+        vectors: What an embedder returned: lists, tuples or arrays of numbers, or one array of shape
+            `(count, dimensions)`, of any length but zero.
+        count: How many texts were embedded.
+        dimensions: Numbers that each vector must have.
+        labels: A name for each text (a memory's id), for the message; its place from 0 if None.
+
+    Raises:
+        EmbeddingFailed: If there are more or fewer vectors than `count`, or one has another length, is zero,
+            or holds NaN, infinity or something that is no number; it names the text.
+    """
+    try:
+        found = list(vectors)
+    except TypeError:
+        raise EmbeddingFailed(
+            f"the embedder returned {type(vectors).__name__}: it must return one vector for each text."
+        ) from None
+    if len(found) != count:
+        raise EmbeddingFailed(f"the embedder returned {len(found)} vectors for {count} texts.")
+    names = [f"text {place}" for place in range(count)] if labels is None else labels
+    return [_unit(vector, dimensions, name) for vector, name in zip(found, names, strict=True)]
+
+
+def _unit(vector: Any, dimensions: int, label: str) -> list[float]:
+    """One vector scaled to length 1."""
+    numbers = _numbers(vector, label)
+    if len(numbers) != dimensions:
+        raise EmbeddingFailed(
+            f"the vector of {label} has {len(numbers)} numbers, this embedding space has {dimensions}."
+        )
+    if not all(map(math.isfinite, numbers)):
+        place = next(place for place, number in enumerate(numbers) if not math.isfinite(number))
+        raise EmbeddingFailed(f"the vector of {label} holds {numbers[place]} at place {place}.")
+    norm = math.hypot(*numbers)
+    if abs(norm - 1.0) <= _UNIT_TOLERANCE:
+        return numbers
+    largest = max(map(abs, numbers))
+    if largest == 0.0:
+        raise EmbeddingFailed(f"the vector of {label} is zero: it has no direction to compare.")
+    # Dividing by the largest first keeps very long and very short vectors from overflowing.
+    scaled = [number / largest for number in numbers]
+    norm = math.hypot(*scaled)
+    return [number / norm for number in scaled]
+
+
+def _numbers(vector: Any, label: str) -> list[float]:
+    """The numbers of a list, tuple or array."""
+    plain = vector.tolist() if hasattr(vector, "tolist") else vector
+    if isinstance(plain, (str, bytes)):
+        raise EmbeddingFailed(f"the vector of {label} is {type(plain).__name__}, not a list of numbers.")
+    try:
+        return [float(number) for number in plain]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EmbeddingFailed(f"the vector of {label} is not a list of numbers: {error}.") from error
