@@ -87,18 +87,19 @@ def _fitting(
         pending.extend((a, b, max_chars) for a, b in reversed(list(pairwise(edges))))
 
 
-# What a cut breaks, in units of one more window. Only the order and rough distances matter: a heading is
-# worth half a window, a sentence is never broken to save one, a word only where nothing else is in reach.
+# What a cut breaks, in units of one more window. Only the order and rough distances matter: windows that are
+# three quarters full are cut between paragraphs, emptier ones give way to a cut after a sentence; no sentence
+# is broken to save a window.
 _HEADING = -0.5
 _PARAGRAPH = 0.05
-_LINE = 0.15
-_SENTENCE = 0.2
-_LEAD_IN = 0.3
-_CODE_PARAGRAPH = 0.3
-_WRAP = 0.4
-_CODE_LINE = 0.6
-_WORD = 1.0
-_AFTER_HEADING = 1.2
+_LINE = 0.3
+_SENTENCE = 0.5
+_LEAD_IN = 0.4
+_CODE_PARAGRAPH = 0.5
+_WRAP = 0.7
+_CODE_LINE = 0.8
+_WORD = 1.5
+_AFTER_HEADING = 2.0
 _CHARACTER = 3.0
 _CLUSTER = 9.0
 
