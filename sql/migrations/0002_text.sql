@@ -1,0 +1,237 @@
+-- Text functions: what the lexical legs index, and how queries are read. Locks: none.
+-- Writing and searching call the same functions, so that both sides agree on what a word is.
+
+DO $grants$
+BEGIN
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO lore_search, lore_service, lore_user', current_schema());
+    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO lore_owner WITH GRANT OPTION', current_schema());
+END
+$grants$;
+
+SET LOCAL ROLE lore_owner;
+
+-- name: folded_text
+-- The text with compatibility forms folded (full-width letters, ligatures); ASCII returns at once.
+CREATE FUNCTION folded_text(content text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$ SELECT CASE WHEN octet_length(content) = length(content) THEN content ELSE normalize(content, NFKC) END $$;
+
+-- name: text_hash
+-- SHA-256 of a text in UTF-8, the only encoding that a store lives in.
+CREATE FUNCTION text_hash(content text) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$ SELECT sha256(convert_to(content, 'UTF8')) $$;
+
+-- name: split_compounds
+-- The text with separators between letters and digits opened: "kube-state_metrics" gives "kube state metrics".
+-- The default parser would make "-4471" of "ERR-4471" and one host name of "metrics.kube".
+CREATE FUNCTION split_compounds(content text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$ SELECT regexp_replace(content, '(?<=[[:alnum:]])[-_./:@#\\=+~]+(?=[[:alnum:]])', ' ', 'g') $$;
+
+-- name: compound_forms
+-- Extra words that stand for a compound as a whole and for the parts of a CamelCase word:
+-- "ERR-4471 KubePod" gives "ERR4471 Kube Pod".
+CREATE FUNCTION compound_forms(content text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$
+    SELECT concat_ws(' ',
+        (SELECT string_agg(regexp_replace(found[1], '[^[:alnum:]]+', '', 'g'), ' ')
+         FROM regexp_matches(content, '[[:alnum:]]+(?:[-_./:]+[[:alnum:]]+)+', 'g') AS found
+         WHERE length(found[1]) <= 64),
+        (SELECT string_agg(regexp_replace(found[1], '([[:lower:][:digit:]])([[:upper:]])', '\1 \2', 'g'), ' ')
+         FROM regexp_matches(content, '[[:alnum:]]*[[:lower:]][[:upper:]][[:alnum:]]*', 'g') AS found
+         WHERE length(found[1]) <= 128))
+    $$;
+
+-- name: unsplit_bigrams
+-- The text with runs of scripts that write no spaces cut into overlapping pairs of characters.
+-- Chinese, Japanese, Korean and Thai: "本地部署" gives "本地 地部 部署". In a stored text (`ending`) the last
+-- character stands alone too ("署"), so that a query of one character, read as a prefix, finds every place of it.
+CREATE FUNCTION unsplit_bigrams(content text, ending boolean) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$
+    SELECT string_agg(CASE WHEN run.found[1] IS NULL THEN run.found[2] ELSE ' ' || pairs.joined || ' ' END, '' ORDER BY run.n)
+    FROM regexp_matches(content,
+             '([\u0e00-\u0e7f\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+)|([^\u0e00-\u0e7f\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+)',
+             'g') WITH ORDINALITY AS run(found, n)
+    LEFT JOIN LATERAL (
+        SELECT string_agg(pair, ' ' ORDER BY i) AS joined
+        FROM (SELECT c.char || coalesce(lead(c.char) OVER (ORDER BY c.i), '') AS pair, c.i
+              FROM unnest(string_to_array(run.found[1], NULL)) WITH ORDINALITY AS c(char, i)) AS p
+        WHERE ending OR length(pair) = 2 OR length(run.found[1]) = 1
+    ) AS pairs ON run.found[1] IS NOT NULL
+    $$;
+
+-- name: has_unsplit_script
+-- Whether the text holds a character of a script that writes no spaces.
+CREATE FUNCTION has_unsplit_script(content text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$ SELECT octet_length(content) > length(content)
+          AND content ~ '[\u0e00-\u0e7f\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]' $$;
+
+-- name: search_text
+-- What the text leg reads of a memory: compounds opened, their whole forms added, unsplit scripts in bigrams.
+-- `ending` as in unsplit_bigrams: true for a stored text, false for a query.
+CREATE FUNCTION search_text(content text, ending boolean) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+DECLARE
+    folded text := folded_text(content);
+    words text := split_compounds(folded) || ' ' || compound_forms(folded);
+BEGIN
+    RETURN CASE WHEN has_unsplit_script(words) THEN unsplit_bigrams(words, ending) ELSE words END;
+END
+$$;
+
+-- name: text_vector
+-- The tsvector of a text under a configuration. `config` is the name of a text-search configuration, with
+-- "+unaccent" behind it where accents are to be folded: "english", "simple", "german+unaccent".
+CREATE FUNCTION text_vector(config text, content text, ending boolean) RETURNS tsvector
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+DECLARE
+    words text := search_text(content, ending);
+BEGIN
+    IF config LIKE '%+unaccent' THEN
+        RETURN to_tsvector(split_part(config, '+', 1)::regconfig, unaccent('unaccent'::regdictionary, words));
+    END IF;
+    RETURN to_tsvector(config::regconfig, words);
+END
+$$;
+
+-- name: indexed_chars
+-- How many characters of a content enter its tsvector, which holds 1 MB: nearly always all of them.
+-- Below 60,000 characters no text can outgrow it (at most 12 bytes a character, measured on unique bigrams).
+CREATE FUNCTION indexed_chars(config text, content text) RETURNS integer
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+DECLARE
+    chars integer := length(content);
+BEGIN
+    WHILE chars > 60000 LOOP
+        BEGIN
+            PERFORM text_vector(config, left(content, chars), true);
+            RETURN chars;
+        EXCEPTION WHEN program_limit_exceeded THEN
+            chars := greatest(60000, chars / 3);
+        END;
+    END LOOP;
+    RETURN chars;
+END
+$$;
+
+-- name: memory_vector
+-- The tsvector stored with a memory: of all its text, or of as much as fits.
+CREATE FUNCTION memory_vector(config text, content text) RETURNS tsvector
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+BEGIN
+    IF length(content) <= 60000 THEN
+        RETURN text_vector(config, content, true);
+    END IF;
+    RETURN text_vector(config, left(content, indexed_chars(config, content)), true);
+END
+$$;
+
+-- name: is_identifier
+-- Whether a token of a text is a name that somebody typed on purpose rather than a word of prose:
+-- digits beside letters ("ERR-4471", "v1.2.3"), four digits or more, a file or host name, snake_case,
+-- CamelCase, a handle, a path, three parts joined by hyphens. "1st" and "2nd" are prose.
+CREATE FUNCTION is_identifier(token text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$
+    SELECT length(token) BETWEEN 3 AND 256
+       AND (   (token ~ '[[:digit:]]' AND token ~ '[[:alpha:]_@./-]' AND token !~* '^[[:digit:]]+(st|nd|rd|th|s|x)$')
+            OR token ~ '^[[:digit:]]{4,}$'
+            OR token ~ '[[:alnum:]](_|::)[[:alnum:]]'
+            OR token ~ '[[:alpha:]]{2,}\.[[:alpha:]]{2,}'
+            OR token ~ '^[@#/~]'
+            OR token ~ '/.+/'
+            OR token ~ '@[[:alnum:]]'
+            OR token ~ '[[:lower:]][[:upper:]]'
+            OR token ~ '[[:alnum:]]-[[:alnum:]]+-[[:alnum:]]')
+    $$;
+
+-- name: tokens_as_typed
+-- One row per token that could be an identifier, in the order of the text, punctuation around it removed.
+CREATE FUNCTION tokens_as_typed(content text) RETURNS SETOF text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$
+    SELECT found[1]
+    FROM regexp_matches(content, '([@#/~]?[[:alnum:]]+(?:[-_./:@\\+~#=?&%]+[[:alnum:]]+)*)', 'g') AS found
+    $$;
+
+-- name: identifiers_of
+-- The identifiers in a content, lower case: each as typed, and the parts of it that are identifiers themselves
+-- (the file name of a path, "4471" of "ERR-4471"). At most 2,000.
+CREATE FUNCTION identifiers_of(content text) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+BEGIN
+    RETURN (
+        WITH whole AS (
+            -- The first test is a cheap sieve: most words of prose carry none of these marks.
+            SELECT DISTINCT token FROM tokens_as_typed(folded_text(content)) AS token
+            WHERE token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token)
+        ), parts AS (
+            SELECT part FROM whole, regexp_split_to_table(token, '[/:@#\\?&=%+~]+') AS part WHERE token ~ '[/:@#\\?&=%+~]'
+            UNION
+            SELECT part FROM whole, regexp_split_to_table(token, '[^[:alnum:]-]+') AS part WHERE token ~ '[^[:alnum:]-]'
+            UNION
+            SELECT part FROM whole, regexp_split_to_table(token, '[^[:alnum:]]+') AS part WHERE token ~ '[^[:alnum:]]'
+        )
+        SELECT coalesce(array_agg(name), '{}')
+        FROM (SELECT lower(token) AS name FROM whole
+              UNION SELECT lower(part) FROM parts WHERE is_identifier(part)
+              ORDER BY name LIMIT 2000) AS found
+    );
+END
+$$;
+
+-- name: query_identifiers
+-- The identifiers of a query, lower case, as typed only: "ERR-4471" is asked for, not "4471". A query that is one
+-- token counts as an identifier whatever it looks like. At most 16.
+CREATE FUNCTION query_identifiers(query_text text) RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+    SELECT coalesce(array_agg(DISTINCT name), '{}')
+    FROM (SELECT lower(token) AS name
+          FROM tokens_as_typed(folded_text(query_text)) AS token
+          WHERE is_identifier(token) OR (length(token) >= 3 AND btrim(query_text) = token)
+          LIMIT 16) AS found
+    $$;
+
+-- name: exact_query
+-- The whole query as a tsquery: all of its words; "phrases" and -exclusions work. Never raises.
+CREATE FUNCTION exact_query(config text, query_text text) RETURNS tsquery
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    SET client_min_messages = warning  -- a query of stop words only is no news
+    AS $$
+DECLARE
+    words text := split_compounds(folded_text(query_text));
+    asked tsquery;
+BEGIN
+    IF has_unsplit_script(words) THEN
+        words := unsplit_bigrams(words, false);
+    END IF;
+    IF config LIKE '%+unaccent' THEN
+        words := unaccent('unaccent'::regdictionary, words);
+    END IF;
+    asked := websearch_to_tsquery(split_part(config, '+', 1)::regconfig, words);
+    IF has_unsplit_script(words) THEN
+        -- A single character is the start of a pair.
+        asked := regexp_replace(asked::text, $re$'([\u0e00-\u0e7f\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff])'(?!:)$re$, $to$'\1':*$to$, 'g')::tsquery;
+    END IF;
+    RETURN asked;
+END
+$$;
+
+RESET ROLE;

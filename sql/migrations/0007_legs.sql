@@ -1,0 +1,441 @@
+-- The legs: four ways to find candidates. Locks: none.
+-- They run as lore_search, inside `candidates` (0008), because operators such as @@ are not leakproof and may not
+-- serve as index conditions under row security. Each reads the scope itself, so no argument can widen it. Users may
+-- not call them; whatever they return is joined under row security before anyone sees it.
+--
+-- `allowed`: NULL for a plain search of what is live now; else the only keys that may be proposed (a filter, kinds,
+-- a point in time), already bounded by row security.
+
+SET LOCAL ROLE lore_owner;
+
+-- name: fusion
+-- The one row of fusion_config, or its defaults where there is none.
+CREATE FUNCTION fusion() RETURNS fusion_config
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path FROM CURRENT
+    AS $$
+DECLARE
+    chosen fusion_config;
+BEGIN
+    SELECT c.* INTO chosen FROM fusion_config AS c;
+    IF NOT FOUND THEN
+        chosen := ROW(true, 60, 4, 1, 1, 1, 1, 4, 20, 0.3, 300, 32, 1.2, 0.75, 0.45, 0.6, 4000000, 1600, NULL, NULL)::fusion_config;
+    END IF;
+    RETURN chosen;
+END
+$$;
+
+-- name: vector_match
+-- One memory proposed by the vector leg: its closest window.
+CREATE TYPE vector_match AS (key bigint, rank bigint, similarity double precision, ordinal integer);
+
+-- name: closest_windows
+-- One row per memory, closest first: of an exact scan over all its windows. Ties: newest, then key.
+-- Fetches more windows until `pool` distinct memories stand, since a memory's windows collapse into its closest.
+CREATE FUNCTION closest_windows(asked halfvec, in_space smallint, pool integer, allowed bigint[]) RETURNS SETOF vector_match
+    LANGUAGE plpgsql STABLE ROWS 40
+    SET search_path FROM CURRENT
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET max_parallel_workers_per_gather = 0
+    AS $$
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_user CONSTANT text := scope_user();
+    v_now CONSTANT timestamptz := now();
+    wanted integer := pool * 2;
+    found vector_match[];
+    seen bigint;
+BEGIN
+    LOOP
+        IF allowed IS NULL THEN
+            SELECT array_agg(ROW(c.key, 0, c.similarity, c.ordinal)::vector_match ORDER BY c.distance, c.created_at DESC, c.key DESC)
+                   FILTER (WHERE c.nth = 1), count(*)
+            INTO found, seen
+            FROM (SELECT w.key, -w.distance AS similarity, w.ordinal, w.distance, w.created_at,
+                         row_number() OVER (PARTITION BY w.key ORDER BY w.distance, w.ordinal) AS nth
+                  FROM (SELECT v.key, v.ordinal, v.created_at, v.embedding <#> asked AS distance
+                        FROM vectors AS v
+                        WHERE v.org = v_org AND v.space = in_space AND v.live AND (v.shared OR v.owner = v_user)
+                          AND (v.expires_at IS NULL OR v.expires_at > v_now)
+                        ORDER BY v.embedding <#> asked, v.created_at DESC, v.key DESC, v.ordinal
+                        LIMIT wanted) AS w) AS c;
+        ELSE
+            SELECT array_agg(ROW(c.key, 0, c.similarity, c.ordinal)::vector_match ORDER BY c.distance, c.created_at DESC, c.key DESC)
+                   FILTER (WHERE c.nth = 1), count(*)
+            INTO found, seen
+            FROM (SELECT w.key, -w.distance AS similarity, w.ordinal, w.distance, w.created_at,
+                         row_number() OVER (PARTITION BY w.key ORDER BY w.distance, w.ordinal) AS nth
+                  FROM (SELECT v.key, v.ordinal, v.created_at, v.embedding <#> asked AS distance
+                        FROM vectors AS v
+                        WHERE v.org = v_org AND v.space = in_space AND v.key = ANY (allowed) AND (v.shared OR v.owner = v_user)
+                        ORDER BY v.embedding <#> asked, v.created_at DESC, v.key DESC, v.ordinal
+                        LIMIT wanted) AS w) AS c;
+        END IF;
+        EXIT WHEN cardinality(found) >= pool OR seen < wanted;
+        wanted := wanted * 4;
+    END LOOP;
+    RETURN QUERY SELECT m.key, m.n, m.similarity, m.ordinal
+                 FROM unnest(found) WITH ORDINALITY AS m(key, rank, similarity, ordinal, n) WHERE m.n <= pool;
+END
+$$;
+
+-- name: closest_codes
+-- One row per memory, closest first: binary codes propose by an index-only scan, vectors re-rank what they propose.
+CREATE FUNCTION closest_codes(asked halfvec, in_space smallint, in_centre smallint, candidates integer, pool integer)
+    RETURNS SETOF vector_match
+    LANGUAGE plpgsql STABLE ROWS 40
+    SET search_path FROM CURRENT
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET enable_bitmapscan = off
+    SET max_parallel_workers_per_gather = 0
+    AS $$
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_user CONSTANT text := scope_user();
+    v_now CONSTANT timestamptz := now();
+    bits bit varying;
+    wanted integer := candidates;
+    found vector_match[];
+    seen bigint;
+BEGIN
+    SELECT binary_quantize(asked - c.embedding) INTO bits FROM centres AS c WHERE c.space = in_space AND c.centre = in_centre;
+    LOOP
+        WITH proposed AS MATERIALIZED (
+            -- the closest codes of the scope; order is deterministic, since distances of bits tie
+            SELECT c.key, c.ordinal
+            FROM codes AS c
+            WHERE c.org = v_org AND c.space = in_space AND c.centre = in_centre AND c.live AND (c.shared OR c.owner = v_user)
+              AND (c.expires_at IS NULL OR c.expires_at > v_now)
+            ORDER BY c.bits <~> bits, c.created_at DESC, c.key DESC, c.ordinal
+            LIMIT wanted
+        ), measured AS (
+            SELECT v.key, v.ordinal, v.created_at, v.embedding <#> asked AS distance
+            FROM proposed AS p
+            JOIN vectors AS v ON v.org = v_org AND v.space = in_space AND v.key = p.key AND v.ordinal = p.ordinal
+        ), collapsed AS (
+            SELECT m.*, row_number() OVER (PARTITION BY m.key ORDER BY m.distance, m.ordinal) AS nth FROM measured AS m
+        )
+        SELECT array_agg(ROW(c.key, 0, -c.distance, c.ordinal)::vector_match ORDER BY c.distance, c.created_at DESC, c.key DESC)
+               FILTER (WHERE c.nth = 1), count(*)
+        INTO found, seen
+        FROM collapsed AS c;
+        EXIT WHEN cardinality(found) >= pool OR seen < wanted;
+        wanted := wanted * 4;
+    END LOOP;
+    RETURN QUERY SELECT m.key, m.n, m.similarity, m.ordinal
+                 FROM unnest(found) WITH ORDINALITY AS m(key, rank, similarity, ordinal, n) WHERE m.n <= pool;
+END
+$$;
+
+-- name: searched_space
+-- The space that this transaction searches: the one its client opened (`lore.space`), else the active one.
+CREATE FUNCTION searched_space() RETURNS embedding_space
+    LANGUAGE sql STABLE PARALLEL SAFE
+    SET search_path FROM CURRENT
+    AS $$
+    SELECT s FROM embedding_space AS s
+    WHERE CASE WHEN nullif(current_setting('lore.space', true), '') IS NULL THEN s.state = 'active'
+               ELSE s.space = current_setting('lore.space', true)::smallint END
+    $$;
+
+-- name: vector_leg
+-- One row per memory, closest first; rank starts at 1; measure: cosine similarity of its closest window.
+-- An exact scan while the organisation's windows fit the budget, or where no codes exist; codes beyond.
+CREATE FUNCTION vector_leg(asked halfvec, pool integer, allowed bigint[]) RETURNS SETOF vector_match
+    LANGUAGE plpgsql STABLE ROWS 40
+    SET search_path FROM CURRENT
+    AS $$
+DECLARE
+    v_space CONSTANT embedding_space := searched_space();
+    config CONSTANT fusion_config := fusion();
+    org_windows bigint;
+BEGIN
+    IF asked IS NULL OR v_space.space IS NULL THEN
+        RETURN;
+    END IF;
+    IF vector_dims(asked) <> v_space.dimensions THEN
+        RAISE EXCEPTION 'the query vector has % numbers, the store''s space % has %', vector_dims(asked), v_space.model, v_space.dimensions
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_space.centre IS NOT NULL AND allowed IS NULL THEN
+        SELECT sum(s.windows) INTO org_windows FROM scope_statistics AS s WHERE s.org = scope_org();
+        IF org_windows * v_space.dimensions > config.scan_numbers THEN
+            RETURN QUERY SELECT * FROM closest_codes(asked, v_space.space, v_space.centre, config.code_candidates, pool);
+            RETURN;
+        END IF;
+    END IF;
+    RETURN QUERY SELECT * FROM closest_windows(asked, v_space.space, pool, allowed);
+END
+$$;
+
+-- name: exact_match
+-- One memory proposed by the exact leg. `identifier`: it carries an identifier of the query that few memories carry.
+CREATE TYPE exact_match AS (key bigint, rank bigint, score double precision, identifier boolean);
+
+-- name: exact_leg
+-- One row per memory, best first: the memory of that id; memories that carry the query's identifiers; memories that
+-- hold all of its words. Score: idf of the identifiers it carries, plus 1 and ts_rank_cd where all words match.
+CREATE FUNCTION exact_leg(query_text text, pool integer, allowed bigint[]) RETURNS SETOF exact_match
+    LANGUAGE plpgsql STABLE ROWS 40
+    SET search_path FROM CURRENT
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET max_parallel_workers_per_gather = 0
+    AS $$
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_user CONSTANT text := scope_user();
+    v_now CONSTANT timestamptz := now();
+    config CONSTANT fusion_config := fusion();
+    words tsquery;
+    names CONSTANT text[] := query_identifiers(query_text);
+    carriers bigint[] := '{}';      -- one entry per (identifier, memory)
+    weights double precision[] := '{}';
+    same_id bigint[];
+    holders bigint[];
+BEGIN
+    SELECT exact_query(s.text_config, query_text) || coalesce(exact_query(s.next_text_config, query_text), ''::tsquery)
+    INTO words FROM settings AS s;
+
+    IF allowed IS NULL THEN
+        IF cardinality(names) > 0 THEN
+            SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)) INTO carriers, weights
+            FROM (SELECT m.key, count(*) OVER (PARTITION BY n.name) AS carried
+                  FROM unnest(names) AS n(name)
+                  CROSS JOIN LATERAL (
+                      SELECT i.key FROM memories AS i
+                      WHERE i.org = v_org AND i.identifiers @> ARRAY[n.name] AND i.invalidated_at IS NULL
+                        AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
+                      ORDER BY i.key DESC LIMIT config.identifier_rows + 1) AS m) AS c
+            WHERE c.carried <= config.identifier_rows;
+        END IF;
+        IF numnode(words) > 0 THEN
+            holders := ARRAY(SELECT m.key FROM memories AS m
+                             WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
+                               AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
+                             ORDER BY m.key DESC LIMIT 1000);
+        END IF;
+    ELSE
+        SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)) INTO carriers, weights
+        FROM (SELECT m.key, count(*) OVER (PARTITION BY n.name) AS carried
+              FROM unnest(names) AS n(name)
+              JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.identifiers @> ARRAY[n.name]) AS c
+        WHERE c.carried <= config.identifier_rows;
+        holders := ARRAY(SELECT m.key FROM memories AS m
+                         WHERE m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ words ORDER BY m.key DESC LIMIT 1000);
+    END IF;
+    same_id := ARRAY(SELECT m.key FROM memories AS m
+                     WHERE m.org = v_org AND m.id = btrim(query_text) AND (m.visibility = 'shared' OR m.owner = v_user)
+                       AND CASE WHEN allowed IS NULL THEN m.invalidated_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > v_now)
+                                ELSE m.key = ANY (allowed) END);
+    IF cardinality(carriers) IS NULL AND cardinality(holders) = 0 AND cardinality(same_id) = 0 THEN
+        RETURN;
+    END IF;
+
+    RETURN QUERY
+    WITH carried AS (
+        SELECT c.key, sum(c.weight) AS weight FROM unnest(carriers, weights) AS c(key, weight) GROUP BY c.key
+    ), scored AS (
+        SELECT m.key, m.created_at,
+               CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END
+               + coalesce(c.weight, 0)
+               + CASE WHEN m.tsv @@ words THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS score,
+               c.key IS NOT NULL OR m.key = ANY (same_id) AS identifier
+        FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
+        WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
+          AND m.key = ANY (coalesce(carriers, '{}') || coalesce(holders, '{}') || same_id)
+    )
+    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score::double precision, s.identifier
+    FROM scored AS s
+    ORDER BY 2
+    LIMIT pool;
+END
+$$;
+
+-- name: query_stem
+-- One stem that the relaxed leg looks for. `asked` is the query's own stem; they differ for a near miss in spelling.
+CREATE TYPE query_stem AS (stem text, asked text, wanted tsquery, df bigint, idf double precision);
+
+-- name: stem_query
+-- A tsquery for one stem. A single character of an unsplit script is the start of a pair.
+CREATE FUNCTION stem_query(stem text) RETURNS tsquery
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    AS $$
+    SELECT ('''' || replace(replace(stem, '\', '\\'), '''', '''''') || ''''
+            || CASE WHEN length(stem) = 1 AND octet_length(stem) > 2 THEN ':*' ELSE '' END)::tsquery
+    $$;
+
+-- name: similar_stems
+-- Up to three stems of the caller's visible vocabulary that are spelt nearly like `stem`, most similar first.
+CREATE FUNCTION similar_stems(stem text, least_similarity double precision) RETURNS TABLE (near text, similarity double precision, df bigint)
+    LANGUAGE plpgsql STABLE ROWS 3
+    SET search_path FROM CURRENT
+    SET pg_trgm.similarity_threshold = 0.3
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_user CONSTANT text := scope_user();
+    v_stem CONSTANT text := stem;
+BEGIN
+    RETURN QUERY
+    SELECT t.stem, max(similarity(t.stem, v_stem))::double precision, sum(t.df)::bigint
+    FROM terms AS t
+    WHERE t.org = v_org AND t.owner IN ('', v_user) AND t.stem % v_stem
+      AND similarity(t.stem, v_stem) >= least_similarity AND t.stem <> v_stem
+    GROUP BY t.stem
+    ORDER BY 2 DESC, levenshtein_less_equal(left(t.stem, 64), left(v_stem, 64), 4), 3 DESC, 1
+    LIMIT 3;
+END
+$$;
+
+-- name: read_stems
+-- One row per stem to look for, rarest first, with how many visible memories hold it and its idf (as BM25 counts it).
+-- Stems that no statistics know are counted on the spot, up to 300; one that stands nowhere is matched against the
+-- visible vocabulary, and its near misses count for less.
+CREATE FUNCTION read_stems(query_text text, memories_in_scope bigint) RETURNS SETOF query_stem
+    LANGUAGE plpgsql STABLE ROWS 10
+    SET search_path FROM CURRENT
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    AS $$
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_user CONSTANT text := scope_user();
+    config CONSTANT fusion_config := fusion();
+    stems text[];
+BEGIN
+    SELECT tsvector_to_array(text_vector(s.text_config, query_text, false) || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))
+    INTO stems FROM settings AS s;
+    RETURN QUERY
+    WITH known AS (
+        SELECT q.stem, (SELECT sum(t.df) FROM terms AS t WHERE t.org = v_org AND t.owner IN ('', v_user) AND t.stem = q.stem) AS df
+        FROM unnest(stems) AS q(stem)
+    ), rarest AS MATERIALIZED (
+        SELECT k.stem, stem_query(k.stem) AS wanted, k.df::bigint AS df
+        FROM known AS k ORDER BY k.df NULLS FIRST, length(k.stem) DESC, k.stem LIMIT config.relaxed_stems
+    ), counted AS MATERIALIZED (
+        SELECT r.stem, r.wanted, coalesce(r.df, (
+                   SELECT count(*) FROM (SELECT FROM memories AS m
+                                         WHERE m.org = v_org AND m.tsv @@ r.wanted AND m.invalidated_at IS NULL
+                                           AND (m.visibility = 'shared' OR m.owner = v_user) LIMIT 300) AS found)) AS df
+        FROM rarest AS r
+    ), asked AS (
+        SELECT c.stem, c.stem AS asked, c.wanted, c.df, ln(1 + (greatest(memories_in_scope, c.df) - c.df + 0.5) / (c.df + 0.5)) AS idf
+        FROM counted AS c
+    ), near_misses AS (
+        SELECT n.near, a.stem, stem_query(n.near), n.df, a.idf * config.near_miss_penalty * n.similarity
+        FROM asked AS a CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n
+        WHERE a.df = 0 AND length(a.stem) >= 4 AND config.near_miss_penalty > 0
+    )
+    SELECT * FROM asked
+    UNION ALL
+    SELECT * FROM near_misses
+    ORDER BY 4, 1;
+END
+$$;
+
+-- name: relaxed_match
+-- One memory proposed by the relaxed leg. `coverage`: share of the query's idf that its matched stems carry.
+CREATE TYPE relaxed_match AS (key bigint, rank bigint, score double precision, coverage double precision);
+
+-- name: scope_size
+-- One row: visible memories and their mean length in characters, as of the last refresh; counted on the spot, up to
+-- 2,000, where there has been none.
+CREATE FUNCTION scope_size(OUT memories bigint, OUT mean_length double precision)
+    LANGUAGE plpgsql STABLE
+    SET search_path FROM CURRENT
+    AS $$
+BEGIN
+    SELECT sum(s.memories), sum(s.characters)::double precision / nullif(sum(s.memories), 0) INTO memories, mean_length
+    FROM scope_statistics AS s WHERE s.org = scope_org() AND s.owner IN ('', scope_user());
+    IF mean_length IS NULL THEN
+        SELECT count(*), coalesce(avg(found.full_length), 1) INTO memories, mean_length
+        FROM (SELECT m.full_length FROM memories AS m
+              WHERE m.org = scope_org() AND (m.visibility = 'shared' OR m.owner = scope_user()) LIMIT 2000) AS found;
+    END IF;
+END
+$$;
+
+-- name: relaxed_leg
+-- One row per memory, best first: any of the query's stems, ranked by BM25. The rarest stems propose, until their
+-- document frequencies sum to `relaxed_proposals`; all stems score what they proposed.
+--
+-- BM25 from a tsvector: ts_rank of one lexeme is H(tf) / (pi^2/6), H(tf) = 1 + 1/4 + ... + 1/tf^2, so that
+-- tf = round(1 / ((pi^2/6) (1 - rank)) - 1/2), exact for every tf that a tsvector holds (test_text_sql.py).
+CREATE FUNCTION relaxed_leg(query_text text, pool integer, allowed bigint[]) RETURNS SETOF relaxed_match
+    LANGUAGE plpgsql STABLE ROWS 40
+    SET search_path FROM CURRENT
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    SET max_parallel_workers_per_gather = 0
+    AS $$
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_user CONSTANT text := scope_user();
+    v_now CONSTANT timestamptz := now();
+    config CONSTANT fusion_config := fusion();
+    size record;
+    stems query_stem[];
+    proposing tsquery[];
+    proposed bigint[];
+    query_idf double precision;
+BEGIN
+    SELECT * INTO size FROM scope_size();
+    stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories) AS s);
+    SELECT sum(s.idf) INTO query_idf FROM unnest(stems) AS s WHERE s.stem = s.asked;
+    proposing := ARRAY(
+        SELECT s.wanted
+        FROM (SELECT u.wanted, u.df, row_number() OVER rarest AS n, sum(u.df) OVER rarest - u.df AS before
+              FROM unnest(stems) AS u WHERE u.df > 0
+              WINDOW rarest AS (ORDER BY u.df, u.stem)) AS s
+        WHERE s.n <= 2 OR s.before < config.relaxed_proposals);
+    IF cardinality(proposing) = 0 THEN
+        RETURN;
+    END IF;
+    IF allowed IS NULL THEN
+        proposed := ARRAY(
+            SELECT m.key FROM unnest(proposing) AS p(wanted) CROSS JOIN LATERAL (
+                SELECT i.key FROM memories AS i
+                WHERE i.org = v_org AND i.tsv @@ p.wanted AND i.invalidated_at IS NULL
+                  AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
+                ORDER BY i.key DESC LIMIT 2000) AS m);
+    ELSE
+        proposed := ARRAY(
+            SELECT m.key FROM memories AS m
+            WHERE m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ (SELECT string_agg(s.wanted::text, ' | ')::tsquery FROM unnest(stems) AS s));
+    END IF;
+
+    RETURN QUERY
+    WITH documents AS MATERIALIZED (
+        -- setweight makes one plain copy of the tsvector: else every ts_rank below would decompress it again
+        SELECT m.key, m.created_at, setweight(m.tsv, 'D') AS tsv,
+               config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
+        FROM memories AS m
+        WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
+    ), matches AS (
+        -- one row per memory and stem of the query that it holds, by its best spelling
+        SELECT d.key, s.asked, max(s.idf) AS idf,
+               max(s.idf * r.tf * (config.bm25_k1 + 1) / (r.tf + d.saturation)) AS score
+        FROM documents AS d
+        CROSS JOIN unnest(stems) AS s
+        CROSS JOIN LATERAL (SELECT ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank OFFSET 0) AS t
+        CROSS JOIN LATERAL (SELECT greatest(1, round(1 / (1.6449340668482264 * (1 - t.rank)) - 0.5)) AS tf) AS r
+        WHERE t.rank > 0.1
+        GROUP BY d.key, s.asked
+    ), scored AS (
+        SELECT m.key, sum(m.score) AS score, sum(m.idf) / query_idf AS coverage FROM matches AS m GROUP BY m.key
+    )
+    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, d.created_at DESC, s.key DESC), s.score, s.coverage
+    FROM scored AS s JOIN documents AS d ON d.key = s.key
+    WHERE s.coverage >= config.relaxed_coverage
+    ORDER BY 2
+    LIMIT pool;
+END
+$$;
+
+RESET ROLE;

@@ -1,0 +1,239 @@
+-- The search. Locks: none.
+-- Two steps with a variable between them: candidates (definer, reads the scope itself) into an array, then the rows
+-- under the caller's row security. A fault in the first step cannot show a foreign row.
+
+SET LOCAL ROLE lore_owner;
+
+-- name: candidate
+-- One memory that at least one leg proposed. `query_no`: the query that found it best, from 0.
+CREATE TYPE candidate AS (
+    key bigint, relevance double precision, query_no integer,
+    vector_rank bigint, similarity double precision, ordinal integer,
+    exact_rank bigint, exact_score double precision,
+    relaxed_rank bigint, relaxed_score double precision,
+    alias_rank bigint, alias text
+);
+
+-- name: candidates
+-- One row per memory that a leg proposed for any of the queries, with its place in each leg and its fused relevance:
+-- the sum of weight / (rrf_k + rank). With several queries a leg ranks each memory once, by its best place.
+CREATE FUNCTION candidates(query_texts text[], query_embeddings halfvec[], k integer, allowed bigint[]) RETURNS SETOF candidate
+    LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
+    SET search_path FROM CURRENT
+    SET jit = off
+    SET plan_cache_mode = force_generic_plan
+    AS $$
+DECLARE
+    config CONSTANT fusion_config := fusion();
+    pool CONSTANT integer := k * config.pool_multiplier;
+BEGIN
+    IF scope_org() IS NULL OR scope_user() IS NULL THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH queries AS MATERIALIZED (
+        SELECT coalesce(q.text, '') AS text, q.embedding, (q.n - 1)::integer AS n
+        FROM unnest(query_texts, query_embeddings) WITH ORDINALITY AS q(text, embedding, n)
+    ), vector AS (
+        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
+        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL vector_leg(q.embedding, pool, allowed) AS l
+              ORDER BY l.key, l.rank, q.n) AS b
+    ), exact AS (
+        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
+        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL exact_leg(q.text, pool, allowed) AS l
+              ORDER BY l.key, l.rank, q.n) AS b
+    ), relaxed AS (
+        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
+        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL relaxed_leg(q.text, pool, allowed) AS l
+              ORDER BY l.key, l.rank, q.n) AS b
+    ), alias AS (
+        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
+        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL alias_leg(q.text, pool, allowed) AS l
+              ORDER BY l.key, l.rank, q.n) AS b
+    ), united AS (
+        SELECT coalesce(v.key, e.key, r.key, a.key) AS key,
+               coalesce(config.vector_weight / (config.rrf_k + v.place), 0)
+               + coalesce(CASE WHEN e.identifier THEN config.identifier_weight ELSE config.exact_weight END / (config.rrf_k + e.place), 0)
+               + coalesce(config.relaxed_weight / (config.rrf_k + r.place), 0)
+               + coalesce(config.alias_weight / (config.rrf_k + a.place), 0) AS relevance,
+               coalesce(e.n, v.n, r.n, a.n) AS query_no,
+               v.place AS vector_rank, v.similarity, v.ordinal,
+               e.place AS exact_rank, e.score AS exact_score,
+               r.place AS relaxed_rank, r.score AS relaxed_score,
+               a.place AS alias_rank, a.alias
+        FROM (SELECT * FROM vector WHERE place <= pool AND config.vector_weight > 0) AS v
+        FULL JOIN (SELECT * FROM exact WHERE place <= pool AND config.exact_weight > 0) AS e ON e.key = v.key
+        FULL JOIN (SELECT * FROM relaxed WHERE place <= pool AND config.relaxed_weight > 0) AS r ON r.key = coalesce(v.key, e.key)
+        FULL JOIN (SELECT * FROM alias WHERE place <= pool AND config.alias_weight > 0) AS a ON a.key = coalesce(v.key, e.key, r.key)
+    )
+    SELECT * FROM united;
+END
+$$;
+
+-- name: query_marks
+-- One row per string that marks a passage as an answer, with its weight: the queries' identifiers and stems.
+CREATE FUNCTION query_marks(query_texts text[]) RETURNS TABLE (mark text, weight double precision)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 10
+    SET search_path FROM CURRENT
+    AS $$
+BEGIN
+    RETURN QUERY
+    SELECT n.name, 20.0::double precision FROM unnest(query_texts) AS q(text), unnest(query_identifiers(q.text)) AS n(name)
+    UNION
+    SELECT s.stem, s.idf FROM unnest(query_texts) AS q(text), read_stems(q.text, (scope_size()).memories) AS s
+    WHERE s.df > 0;
+END
+$$;
+
+-- name: recall
+-- One row per hit, best first; at most k. score = relevance x recency x reinforcement; ties: newest, then id.
+-- A plain psql user searches with it inside a transaction that has set lore.org_id and lore.user_id.
+CREATE FUNCTION recall(
+    query_texts text[], query_embeddings halfvec[] DEFAULT NULL, k integer DEFAULT 10,
+    filter jsonb DEFAULT NULL, kinds text[] DEFAULT NULL, as_of timestamptz DEFAULT NULL
+) RETURNS TABLE (
+    id text, owner text, visibility text, kind text, content_excerpt text, truncated boolean, full_length integer,
+    excerpt_start integer, excerpt_end integer, score double precision, relevance double precision,
+    recency double precision, reinforcement double precision,
+    vector_rank bigint, exact_rank bigint, relaxed_rank bigint, alias_rank bigint,
+    similarity double precision, exact_score double precision, relaxed_score double precision, alias text,
+    created_at timestamptz, updated_at timestamptz, metadata jsonb, pinned boolean, query_no integer, omitted bigint
+)
+    LANGUAGE plpgsql STABLE ROWS 10
+    SET search_path FROM CURRENT
+    SET jit = off
+    SET plan_cache_mode = force_generic_plan
+    SET enable_seqscan = off
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_at CONSTANT timestamptz := coalesce(as_of, now());
+    v_k CONSTANT integer := k;
+    found candidate[];
+    keys bigint[];
+    marks text[];
+    mark_weights double precision[];
+BEGIN
+    IF k IS NULL OR k < 1 OR k > 1000 THEN
+        RAISE EXCEPTION 'k is %, it must lie between 1 and 1000', k USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF query_embeddings IS NOT NULL AND cardinality(query_embeddings) <> cardinality(query_texts) THEN
+        RAISE EXCEPTION '% queries came with % vectors; give one for each, or none', cardinality(query_texts), cardinality(query_embeddings)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    found := ARRAY(
+        SELECT c FROM candidates(query_texts, query_embeddings, v_k,
+            CASE WHEN filter IS NULL AND kinds IS NULL AND as_of IS NULL THEN NULL ELSE allowed_keys(filter, kinds, as_of) END) AS c);
+    keys := ARRAY(SELECT c.key FROM unnest(found) AS c);
+    IF cardinality(keys) = 0 THEN
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM memories AS m WHERE m.org = v_org AND m.key = ANY (keys) AND m.full_length > 1200) THEN
+        SELECT array_agg(q.mark), array_agg(q.weight) INTO marks, mark_weights FROM query_marks(query_texts) AS q;
+    END IF;
+
+    RETURN QUERY
+    WITH proposed AS MATERIALIZED (
+        SELECT c.* FROM unnest(found) AS c
+    ), visible AS MATERIALIZED (
+        -- the candidates that row security lets the caller see
+        SELECT m.key, m.id, m.kind, m.created_at, m.updated_at, coalesce(r.multiplier, 1) AS multiplier
+        FROM memories AS m
+        LEFT JOIN reinforcement AS r ON r.org = v_org AND r.key = m.key
+        WHERE m.org = v_org AND m.key = ANY (keys)
+    ), ranked AS MATERIALIZED (
+        -- the k best, in order
+        SELECT p.*, v.id, f.recency, v.multiplier AS reinforcement, p.relevance * f.recency * v.multiplier AS score,
+               row_number() OVER (ORDER BY p.relevance * f.recency * v.multiplier DESC, v.created_at DESC, v.id) AS place
+        FROM proposed AS p
+        JOIN visible AS v ON v.key = p.key
+        LEFT JOIN kinds AS known ON known.kind = v.kind
+        LEFT JOIN kinds AS other ON other.kind = '' AND known.kind IS NULL
+        CROSS JOIN LATERAL (
+            SELECT coalesce(known.half_life_days, other.half_life_days) AS days, coalesce(known.recency_floor, other.recency_floor, 0) AS least,
+                   greatest(0, extract(epoch FROM v_at - v.updated_at) / 86400)::double precision AS age
+        ) AS h
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN h.days IS NULL THEN 1 ELSE greatest(h.least, 0.5 ^ least(h.age / h.days, 1000)) END AS recency
+        ) AS f
+        ORDER BY place
+        LIMIT v_k
+    ), whole AS MATERIALIZED (
+        SELECT m.key, m.owner, m.visibility, m.kind, m.content || '' AS content, m.full_length, m.created_at, m.updated_at, m.metadata, m.pinned
+        FROM memories AS m
+        WHERE m.org = v_org AND m.key = ANY (ARRAY(SELECT r.key FROM ranked AS r))
+    ), excerpted AS (
+        -- 1,200 characters come whole; longer memories as the window of the leg that ranked them best
+        SELECT r.*, w.owner, w.visibility, w.kind, w.full_length, w.created_at, w.updated_at, w.metadata, w.pinned, e.excerpt_start, e.excerpt_end,
+               substr(w.content, e.excerpt_start + 1, e.excerpt_end - e.excerpt_start) AS excerpt
+        FROM ranked AS r
+        JOIN whole AS w ON w.key = r.key
+        CROSS JOIN LATERAL (
+            SELECT 0 AS excerpt_start, w.full_length AS excerpt_end WHERE w.full_length <= 1200
+            UNION ALL
+            SELECT * FROM (
+                SELECT s.window_start, s.window_end
+                FROM windows AS s
+                WHERE s.org = v_org AND s.key = r.key AND w.full_length > 1200
+                ORDER BY
+                    CASE WHEN r.vector_rank < least(coalesce(r.exact_rank, 100000), coalesce(r.relaxed_rank, 100000), coalesce(r.alias_rank, 100000))
+                         THEN (s.ordinal = r.ordinal)::integer
+                         ELSE (SELECT sum(k.weight) FROM unnest(marks, mark_weights) AS k(mark, weight)
+                               WHERE strpos(lower(substr(w.content, s.window_start + 1, s.window_end - s.window_start)), k.mark) > 0)
+                    END DESC NULLS LAST,
+                    (s.ordinal = r.ordinal) DESC NULLS LAST, s.ordinal
+                LIMIT 1) AS best
+        ) AS e
+    ), measured AS (
+        SELECT x.*, sum(length(x.excerpt) + length(x.metadata::text) + 300) OVER (ORDER BY x.place) AS characters
+        FROM excerpted AS x
+    ), kept AS (
+        SELECT x.* FROM measured AS x
+        WHERE x.place = 1 OR x.characters <= (SELECT s.result_budget FROM settings AS s)
+    )
+    SELECT x.id, x.owner, x.visibility, x.kind, x.excerpt, x.full_length > 1200, x.full_length, x.excerpt_start, x.excerpt_end,
+           x.score, x.relevance, x.recency, x.reinforcement,
+           x.vector_rank, x.exact_rank, x.relaxed_rank, x.alias_rank,
+           x.similarity, x.exact_score, x.relaxed_score, x.alias,
+           x.created_at, x.updated_at, x.metadata, x.pinned, x.query_no,
+           (SELECT count(*) FROM ranked) - (SELECT count(*) FROM kept)
+    FROM kept AS x
+    ORDER BY x.place;
+END
+$$;
+
+RESET ROLE;
+
+-- The candidate functions belong to a role that may only read, is not the caller and needs no BYPASSRLS.
+DO $owners$
+DECLARE
+    schema_name CONSTANT text := quote_ident(current_schema());
+BEGIN
+    EXECUTE format('GRANT CREATE ON SCHEMA %s TO lore_search, lore_service', schema_name);
+    ALTER FUNCTION candidates(text[], halfvec[], integer, bigint[]) OWNER TO lore_search;
+    ALTER FUNCTION query_marks(text[]) OWNER TO lore_search;
+    ALTER FUNCTION refresh_statistics() OWNER TO lore_service;
+    EXECUTE format('REVOKE CREATE ON SCHEMA %s FROM lore_search, lore_service', schema_name);
+END
+$owners$;
+
+-- Nothing of ours is for PUBLIC; each role gets what it calls.
+DO $grants$
+DECLARE
+    f record;
+BEGIN
+    FOR f IN SELECT p.oid::regprocedure AS signature, p.proname AS name
+             FROM pg_proc AS p
+             WHERE p.pronamespace = current_schema()::regnamespace
+               AND p.proowner IN ('lore_owner'::regrole, 'lore_search'::regrole, 'lore_service'::regrole) LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO lore_service', f.signature);
+        IF f.name IN ('vector_leg', 'exact_leg', 'relaxed_leg', 'alias_leg', 'closest_windows', 'closest_codes', 'similar_stems') THEN
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO lore_search', f.signature);
+        ELSIF f.name NOT IN ('count_part', 'rebuild_statistics') THEN
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO lore_search, lore_user', f.signature);
+        END IF;
+    END LOOP;
+END
+$grants$;
