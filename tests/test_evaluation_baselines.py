@@ -124,7 +124,7 @@ def test_tuning_picks_the_share_that_measures_best() -> None:
     suite = suite_of(Document("a", "x"), Document("b", "y"))
     lexical = run("lexical", ("b", 2.0), ("a", 1.0))
     vector = run("vector", ("a", 0.9), ("b", 0.1))
-    share, means = tune_convex([(suite, lexical, vector)], name="RR", steps=4)
+    share, means = tune_convex([(suite, lexical, vector)], name="RR@10", steps=4)
     assert share == 0.5
     assert means[0.0] == 0.5
     assert means[1.0] == 1.0

@@ -46,16 +46,16 @@ def test_measures_are_those_worked_out_by_hand(suite: Suite) -> None:
     gained = 1 / math.log2(3) + 2 / math.log2(4)
     first = measured.per_query["q1"]
     assert first["nDCG@10"] == pytest.approx(gained / ideal)
-    assert first["RR"] == pytest.approx(0.5)
+    assert first["RR@10"] == pytest.approx(0.5)
     assert first["R@10"] == 1.0
     assert first["Success@1"] == 0.0
     assert measured.mean["Success@1"] == 0.5
-    assert measured.values("RR") == pytest.approx([0.5, 1.0])
+    assert measured.values("RR@10") == pytest.approx([0.5, 1.0])
 
 
 def test_equal_scores_keep_the_order_of_the_ranking(suite: Suite) -> None:
-    assert measure(suite, run(q1=ranked("a", "d"), q2=ranked("c"))).mean["RR"] == 1.0
-    assert measure(suite, run(q1=ranked("d", "a"), q2=ranked("c"))).mean["RR"] == 0.75
+    assert measure(suite, run(q1=ranked("a", "d"), q2=ranked("c"))).mean["RR@10"] == 1.0
+    assert measure(suite, run(q1=ranked("d", "a"), q2=ranked("c"))).mean["RR@10"] == 0.75
 
 
 def test_a_query_without_a_ranking_counts_0_and_one_without_answer_not_at_all(suite: Suite) -> None:
@@ -66,7 +66,7 @@ def test_a_query_without_a_ranking_counts_0_and_one_without_answer_not_at_all(su
 
 def test_ids_with_spaces_are_measured(suite: Suite) -> None:
     odd = Suite("s", (Document("a b", "x"),), (Query("q 1", ("x",)),), {"q 1": {"a b": 1}})
-    assert measure(odd, Run(suite="s", system="x", rankings={"q 1": ranked("a b")})).mean["RR"] == 1.0
+    assert measure(odd, Run(suite="s", system="x", rankings={"q 1": ranked("a b")})).mean["RR@10"] == 1.0
 
 
 def test_repeated_documents_unknown_measures_and_unjudged_suites_are_refused(suite: Suite) -> None:
@@ -115,7 +115,7 @@ def test_comparisons_of_unequal_length_and_empty_values_are_refused() -> None:
 def test_differences_show_both_rankings_the_largest_first(suite: Suite) -> None:
     before = run("before", q1=ranked("a", "b"), q2=ranked("d", "c"))
     after = run("after", q1=ranked("a", "b"), q2=ranked("c"))
-    (only,) = query_differences(suite, before, after, name="RR")
+    (only,) = query_differences(suite, before, after, name="RR@10")
     assert only.query_id == "q2"
     assert only.gain == pytest.approx(0.5)
     assert only.first_ids == ("d", "c")

@@ -26,7 +26,7 @@ __all__ = [
     "query_differences",
 ]
 
-DEFAULT_MEASURES = ("R@10", "nDCG@10", "RR", "Success@1")
+DEFAULT_MEASURES = ("R@10", "nDCG@10", "RR@10", "Success@1")
 """What a table shows. Any name that ir-measures knows may be asked for."""
 
 _DRAWS_AT_ONCE = 500

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.suites import Query, Suite
-from lore_retriever.types import Record
+from lore_retriever.types import Record, Strength
 
 __all__ = ["Ranked", "Run", "load_runs", "record", "save_runs", "to_trec"]
 
@@ -34,6 +34,8 @@ class Run(Record):
         rankings: Per query id, the documents best first, without repeats. A query that found nothing
             has an empty ranking; a query that is absent was not asked.
         latency_ms: Per query id, milliseconds from call to result; empty where it was not measured.
+        evidence: Per query id, how strong the system itself calls its best evidence (`strong`, `medium`,
+            `weak`, `none`); empty where it says nothing.
         settings: Every setting that decided the rankings, JSON-clean.
         data_hash: `Suite.fingerprint` of what was searched.
         code_version: Version of the code that searched.
@@ -44,6 +46,7 @@ class Run(Record):
     system: str
     rankings: dict[str, tuple[Ranked, ...]]
     latency_ms: dict[str, float] = Field(default_factory=dict)
+    evidence: dict[str, Strength] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
     data_hash: str = ""
     code_version: str = ""
