@@ -8,6 +8,9 @@
 
 SET LOCAL ROLE lore_owner;
 
+-- Loads pg_trgm, without which its setting below would be unknown and refused.
+DO $$ BEGIN PERFORM similarity('a', 'b'); END $$;
+
 -- name: fusion
 -- The one row of fusion_config, or its defaults where there is none.
 CREATE FUNCTION fusion() RETURNS fusion_config
@@ -196,7 +199,8 @@ DECLARE
     same_id bigint[];
     holders bigint[];
 BEGIN
-    SELECT exact_query(s.text_config, query_text) || coalesce(exact_query(s.next_text_config, query_text), ''::tsquery)
+    SELECT CASE WHEN s.next_text_config IS NULL THEN exact_query(s.text_config, query_text)
+                ELSE exact_query(s.text_config, query_text) || exact_query(s.next_text_config, query_text) END
     INTO words FROM settings AS s;
 
     IF allowed IS NULL THEN
@@ -419,19 +423,20 @@ BEGIN
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
     ), matches AS (
         -- one row per memory and stem of the query that it holds, by its best spelling
-        SELECT d.key, s.asked, max(s.idf) AS idf,
+        SELECT d.key, d.created_at, s.asked, max(s.idf) AS idf,
                max(s.idf * r.tf * (config.bm25_k1 + 1) / (r.tf + d.saturation)) AS score
         FROM documents AS d
         CROSS JOIN unnest(stems) AS s
         CROSS JOIN LATERAL (SELECT ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank OFFSET 0) AS t
         CROSS JOIN LATERAL (SELECT greatest(1, round(1 / (1.6449340668482264 * (1 - t.rank)) - 0.5)) AS tf) AS r
         WHERE t.rank > 0.1
-        GROUP BY d.key, s.asked
+        GROUP BY d.key, d.created_at, s.asked
     ), scored AS (
-        SELECT m.key, sum(m.score) AS score, sum(m.idf) / query_idf AS coverage FROM matches AS m GROUP BY m.key
+        SELECT m.key, m.created_at, sum(m.score) AS score, sum(m.idf) / query_idf AS coverage
+        FROM matches AS m GROUP BY m.key, m.created_at
     )
-    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, d.created_at DESC, s.key DESC), s.score, s.coverage
-    FROM scored AS s JOIN documents AS d ON d.key = s.key
+    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score, s.coverage
+    FROM scored AS s
     WHERE s.coverage >= config.relaxed_coverage
     ORDER BY 2
     LIMIT pool;

@@ -10,7 +10,7 @@ CREATE TYPE candidate AS (
     key bigint, relevance double precision, query_no integer,
     vector_rank bigint, similarity double precision, ordinal integer,
     exact_rank bigint, exact_score double precision,
-    relaxed_rank bigint, relaxed_score double precision,
+    relaxed_rank bigint, relaxed_score double precision, coverage double precision,
     alias_rank bigint, alias text
 );
 
@@ -59,7 +59,7 @@ BEGIN
                coalesce(e.n, v.n, r.n, a.n) AS query_no,
                v.place AS vector_rank, v.similarity, v.ordinal,
                e.place AS exact_rank, e.score AS exact_score,
-               r.place AS relaxed_rank, r.score AS relaxed_score,
+               r.place AS relaxed_rank, r.score AS relaxed_score, r.coverage,
                a.place AS alias_rank, a.alias
         FROM (SELECT * FROM vector WHERE place <= pool AND config.vector_weight > 0) AS v
         FULL JOIN (SELECT * FROM exact WHERE place <= pool AND config.exact_weight > 0) AS e ON e.key = v.key
@@ -97,7 +97,7 @@ CREATE FUNCTION recall(
     recency double precision, reinforcement double precision,
     vector_rank bigint, exact_rank bigint, relaxed_rank bigint, alias_rank bigint,
     similarity double precision, exact_score double precision, relaxed_score double precision, alias text,
-    created_at timestamptz, updated_at timestamptz, metadata jsonb, pinned boolean, query_no integer, omitted bigint
+    created_at timestamptz, updated_at timestamptz, metadata jsonb, pinned boolean, coverage double precision, query_no integer, omitted bigint
 )
     LANGUAGE plpgsql STABLE ROWS 10
     SET search_path FROM CURRENT
@@ -174,8 +174,9 @@ BEGIN
             UNION ALL
             SELECT * FROM (
                 SELECT s.window_start, s.window_end
-                FROM windows AS s
-                WHERE s.org = v_org AND s.key = r.key AND w.full_length > 1200
+                FROM (SELECT i.window_start, i.window_end, i.ordinal FROM windows AS i WHERE i.org = v_org AND i.key = r.key
+                      UNION ALL SELECT 0, 1200, 1000000) AS s  -- no windows yet: the start of the text
+                WHERE w.full_length > 1200
                 ORDER BY
                     CASE WHEN r.vector_rank < least(coalesce(r.exact_rank, 100000), coalesce(r.relaxed_rank, 100000), coalesce(r.alias_rank, 100000))
                          THEN (s.ordinal = r.ordinal)::integer
@@ -196,7 +197,7 @@ BEGIN
            x.score, x.relevance, x.recency, x.reinforcement,
            x.vector_rank, x.exact_rank, x.relaxed_rank, x.alias_rank,
            x.similarity, x.exact_score, x.relaxed_score, x.alias,
-           x.created_at, x.updated_at, x.metadata, x.pinned, x.query_no,
+           x.created_at, x.updated_at, x.metadata, x.pinned, x.coverage, x.query_no,
            (SELECT count(*) FROM ranked) - (SELECT count(*) FROM kept)
     FROM kept AS x
     ORDER BY x.place;
