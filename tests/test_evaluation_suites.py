@@ -90,6 +90,7 @@ def test_the_fingerprint_follows_texts_and_grades_but_not_order_or_name(plain: P
     assert suite.clip(5).fingerprint != suite.fingerprint
     regraded = Suite("notes", suite.documents, suite.queries, {**suite.qrels, "q1": {"d1": 1}})
     assert regraded.fingerprint != suite.fingerprint
+    assert regraded.corpus_fingerprint == suite.corpus_fingerprint
 
 
 def test_relevant_documents_outside_the_corpus_are_counted() -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from lore_retriever.errors import InvalidInput
@@ -102,14 +103,15 @@ class Suite:
         known = {d.id for d in self.documents}
         return sum(d not in known for q in self.judged for d in self.relevant(q.id))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash (64 hexadecimal digits) of all that decides a figure: texts, scopes, queries, grades."""
-        digest = hashlib.sha256()
-        for row in self._rows():
-            digest.update(json.dumps(row, sort_keys=True, default=_plain).encode("utf-8", "surrogatepass"))
-            digest.update(b"\n")
-        return digest.hexdigest()
+        return _digest([*self._document_rows(), *self._query_rows()])
+
+    @cached_property
+    def corpus_fingerprint(self) -> str:
+        """Hash (64 hexadecimal digits) of the documents alone: the same hash, the same load."""
+        return _digest(self._document_rows())
 
     def relevant(self, query_id: str) -> dict[str, int]:
         """Grades above 0 of one query, by document id; empty for a query without any."""
@@ -134,15 +136,22 @@ class Suite:
         """The same suite with one metadata filter on every query."""
         return replace(self, queries=tuple(replace(q, filter=dict(condition)) for q in self.queries))
 
-    def _rows(self) -> Sequence[object]:
+    def _document_rows(self) -> list[object]:
         documents = sorted(self.documents, key=lambda d: d.id)
+        return [[d.id, d.text, d.scope, d.owner, d.kind, d.created_at, dict(d.metadata)] for d in documents]
+
+    def _query_rows(self) -> list[object]:
         queries = sorted(self.queries, key=lambda q: q.id)
-        grades = {q.id: dict(self.qrels.get(q.id, {})) for q in queries}
-        return [
-            *([d.id, d.text, d.scope, d.owner, d.kind, d.created_at, dict(d.metadata)] for d in documents),
-            *([q.id, q.texts, q.scope, q.filter, q.forbidden, q.answerable, q.as_of] for q in queries),
-            grades,
-        ]
+        asked = [[q.id, q.texts, q.scope, q.filter, q.forbidden, q.answerable, q.as_of] for q in queries]
+        return [*asked, {q.id: dict(self.qrels.get(q.id, {})) for q in queries}]
+
+
+def _digest(rows: Sequence[object]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, sort_keys=True, default=_plain).encode("utf-8", "surrogatepass"))
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def _refuse_repeats(suite: str, what: str, ids: Sequence[str]) -> None:
