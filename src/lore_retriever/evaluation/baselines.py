@@ -13,6 +13,8 @@ from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.measures import measure
 from lore_retriever.evaluation.runs import Ranked, Run
 from lore_retriever.evaluation.suites import Document, Query, Suite
+from lore_retriever.filters.evaluate import evaluate
+from lore_retriever.filters.langchain_dialect import parse_filter
 
 __all__ = ["Bm25", "ExactVectors", "analyse", "fuse_convex", "fuse_reciprocal", "tune_convex"]
 
@@ -221,22 +223,18 @@ def _shelves(suite: Suite) -> dict[str, list[Document]]:
     for query in suite.queries:
         name = _shelf_of(query)
         if name not in shelves:
+            condition = parse_filter(query.filter)
             visible = (d for d in suite.documents if d.scope == query.scope and d.owner is None)
-            shelves[name] = [d for d in visible if _passes(d, query.filter or {})]
+            shelves[name] = [d for d in visible if evaluate(condition, _fields(d), d.metadata)]
     return {name: documents for name, documents in shelves.items() if documents}
 
 
 def _shelf_of(query: Query) -> str:
-    return json.dumps([query.scope, query.filter], sort_keys=True)
+    return json.dumps([query.scope, query.filter], sort_keys=True, default=str)
 
 
-def _passes(document: Document, condition: Mapping[str, Any]) -> bool:
-    for key, wanted in condition.items():
-        if key.startswith("$") or isinstance(wanted, Mapping):
-            raise InvalidInput(f"filter {condition!r}: a baseline outside the database knows equality alone.")
-        if document.metadata.get(key) != wanted:
-            return False
-    return True
+def _fields(document: Document) -> dict[str, Any]:
+    return {"kind": document.kind or "document", "created_at": document.created_at}
 
 
 def _fused(
