@@ -1,6 +1,7 @@
 -- Filters: the keys of the memories that pass one, in the `$` language of docs/reference/filters.md. Locks: none.
--- A filter is compiled to the text of a WHERE clause, then run once over the caller's memories under row security:
--- 50,000 memories in 15 to 60 ms, where a function that walks the filter for every row took 10 to 30 times as long.
+-- A filter is compiled to the text of a WHERE clause, then run once over the caller's memories under row security.
+-- Filters of one to ten conditions over 50,000 memories took 28 to 89 ms (22 of them the scan itself), on a busy machine
+-- of 2 cores; a function that walks the filter for every row 435 to 6,073 ms.
 -- The text is made of the constant fragments below and of integer positions; keys and values, the caller's words,
 -- are only ever bound: $1 texts, $2 vals, $3 times. Every fragment is true or false, never null, and cannot raise
 -- whatever a row holds: casts are avoided, and CASE looks at the type first (AND promises no order).
@@ -79,7 +80,8 @@ BEGIN
         RETURN CASE WHEN given <> 'boolean' THEN 'true or false' END;
     ELSIF operator IN ('$like', '$ilike', '$text_match', '$text_match_insensitive') THEN
         RETURN CASE WHEN given <> 'string' THEN 'a string'
-                    -- LIKE itself would raise, and only on some rows.
+                    -- LIKE itself would raise, and only on some rows: it recurses for every %, and ends at a lone backslash.
+                    WHEN operator IN ('$like', '$ilike') AND length(operand #>> '{}') > 1000 THEN 'a pattern of at most 1000 characters'
                     WHEN operator IN ('$like', '$ilike') AND (length(operand #>> '{}') - length(rtrim(operand #>> '{}', '\'))) % 2 = 1
                     THEN 'a pattern in which a backslash escapes the next character' END;
     ELSIF list AND given <> 'array' THEN
@@ -267,7 +269,10 @@ DECLARE
     where_at CONSTANT text := 'filter on ' || left(to_jsonb(key)::text, 80);
     problem text;
 BEGIN
-    IF own IS NULL AND starts_with(key, 'lore_') THEN
+    program.operands := program.operands + CASE jsonb_typeof(operand) WHEN 'array' THEN jsonb_array_length(operand) ELSE 1 END;
+    IF program.operands > 10000 THEN
+        problem := 'more than 10000 values in one filter. Search in several parts, or store a key that names the group';
+    ELSIF own IS NULL AND starts_with(key, 'lore_') THEN
         problem := 'unknown system field. Known: lore_id, lore_kind, lore_visibility, lore_owner, lore_agent, lore_session, lore_source, '
             || 'lore_trust, lore_language, lore_pinned, lore_created_at, lore_updated_at, lore_expires_at';
     ELSIF operator <> ALL (known) THEN
@@ -276,10 +281,6 @@ BEGIN
         problem := operator || ' does not apply. Allowed: ' || array_to_string(allowed, ', ');
     ELSE
         problem := operator || ' takes ' || filter_operand_problem(field, operator, operand) || ', not ' || left(operand::text, 80);
-    END IF;
-    program.operands := program.operands + CASE jsonb_typeof(operand) WHEN 'array' THEN jsonb_array_length(operand) ELSE 1 END;
-    IF problem IS NULL AND program.operands > 10000 THEN
-        problem := 'more than 10000 values in one filter. Search in several parts, or store a key that names the group';
     END IF;
     IF problem IS NOT NULL THEN
         RAISE EXCEPTION '%: %.', where_at, problem USING ERRCODE = 'invalid_parameter_value';

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from lore_retriever.errors import InvalidInput
 from lore_retriever.filters.tree import (
+    MAX_PATTERN_CHARS,
     OPERATORS,
     SYSTEM_FIELDS,
     SYSTEM_PREFIX,
@@ -209,6 +210,8 @@ def _text(place: _Place, value: object) -> str:
 
 def _pattern(place: _Place, value: object) -> str:
     pattern = _text(place, value)
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise place.refusal(f"a pattern of at most {MAX_PATTERN_CHARS} characters", value)
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         raise place.refusal("a pattern in which a backslash escapes the next character", value)
     return pattern

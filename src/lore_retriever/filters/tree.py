@@ -19,6 +19,7 @@ __all__ = [
     "MAX_FILTER_DEPTH",
     "MAX_FILTER_NODES",
     "MAX_FILTER_VALUES",
+    "MAX_PATTERN_CHARS",
     "OPERATORS",
     "SYSTEM_FIELDS",
     "SYSTEM_PREFIX",
@@ -44,6 +45,9 @@ MAX_FILTER_NODES: Final = 500
 
 MAX_FILTER_VALUES: Final = 10_000
 """Values that one filter compares with, those in lists counted one by one."""
+
+MAX_PATTERN_CHARS: Final = 1_000
+"""Characters of a `$like` or `$ilike` pattern; PostgreSQL recurses once for each `%`."""
 
 SYSTEM_PREFIX: Final = "lore_"
 """Keys that start so name a memory's own fields; metadata may not use it."""
