@@ -104,7 +104,7 @@ def test_six_memories_are_long_and_none_repeats_a_paragraph() -> None:
         ("runbook-quayside-certificates", "turnstile 2 first"),
         ("postmortem-2026-03-tariffs", "budgerigar"),
         ("postmortem-2025-08-double-invoices", "lighthouse emoji"),
-        ("doc-onboarding", "Captain Pemberton-Smythe"),
+        ("ref-onboarding", "Captain Pemberton-Smythe"),
     ],
 )
 def test_each_long_memory_keeps_one_detail_near_its_end(memory_id: str, detail: str) -> None:
