@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import struct
@@ -14,8 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace, Vector
-from lore_retriever.embeddings.checking import checked_vectors
-from lore_retriever.errors import InvalidInput
+from lore_retriever.embeddings.checking import unit_or_same
+from lore_retriever.errors import EmbeddingFailed, InvalidInput
 
 __all__ = ["CachedEmbedder"]
 
@@ -107,21 +108,26 @@ class CachedEmbedder:
         self, role: str, texts: Sequence[str], embed: Callable[[Sequence[str]], list[Vector]]
     ) -> list[Vector]:
         keys = [_text_hash(text) for text in texts]
-        known = self._read(role, list(dict.fromkeys(keys)))
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        stored = self._read(role, list(dict.fromkeys(keys)))
+        found: dict[bytes, Vector] = {key: self._unpacked(blob) for key, blob in stored.items()}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         wanted = list(missing.items())
         for start in range(0, len(wanted), _BATCH):
             batch = wanted[start : start + _BATCH]
-            vectors = checked_vectors(
-                embed([text for _, text in batch]),
-                count=len(batch),
-                dimensions=self.space.dimensions,
-                labels=[f"the text {text[:60]!r}" for _, text in batch],
-            )
-            blobs = {key: _packed(vector) for (key, _), vector in zip(batch, vectors, strict=True)}
+            vectors = embed([text for _, text in batch])
+            if len(vectors) != len(batch):
+                raise EmbeddingFailed(f"the embedder returned {len(vectors)} vectors for {len(batch)} texts.")
+            made = {key: unit_or_same(vector) for (key, _), vector in zip(batch, vectors, strict=True)}
+            blobs = {key: _packed(vector) for key, vector in made.items() if self._is_storable(vector)}
             self._write(role, blobs)
-            known.update(blobs)
-        return [self._unpacked(known[key]) for key in keys]
+            found.update(made)
+            # As it will be read the next time: rounded to float32.
+            found.update({key: self._unpacked(blob) for key, blob in blobs.items()})
+        return [found[key] for key in keys]
+
+    def _is_storable(self, vector: Sequence[float]) -> bool:
+        """Whether to keep a vector; a zero or infinite one goes back to whoever knows the text's id."""
+        return len(vector) == self.space.dimensions and abs(math.hypot(*vector) - 1.0) < 1e-3
 
     def _read(self, role: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from lore_retriever.errors import EmbeddingFailed
 
-__all__ = ["checked_vectors"]
+__all__ = ["checked_vectors", "unit_or_same"]
 
 _UNIT_TOLERANCE = 1e-6
 """A vector this near to unit length is kept as it is: float32 rounding of 1,024 numbers stays below it."""
@@ -42,6 +42,17 @@ def checked_vectors(
     return [_unit(vector, dimensions, name) for vector, name in zip(found, names, strict=True)]
 
 
+def unit_or_same(vector: Any) -> list[float]:
+    """A vector as a list of unit length; one that has no direction (zero, NaN, infinite) as it is.
+
+    For embedders: what cannot be stored is refused where the text's name is known, by `checked_vectors`.
+    """
+    numbers = _numbers(vector, "a text")
+    if any(numbers) and all(map(math.isfinite, numbers)):
+        return _scaled(numbers)
+    return numbers
+
+
 def _unit(vector: Any, dimensions: int, label: str) -> list[float]:
     """One vector scaled to length 1."""
     numbers = _numbers(vector, label)
@@ -52,16 +63,20 @@ def _unit(vector: Any, dimensions: int, label: str) -> list[float]:
     if not all(map(math.isfinite, numbers)):
         place = next(place for place, number in enumerate(numbers) if not math.isfinite(number))
         raise EmbeddingFailed(f"the vector of {label} holds {numbers[place]} at place {place}.")
-    norm = math.hypot(*numbers)
-    if abs(norm - 1.0) <= _UNIT_TOLERANCE:
-        return numbers
-    largest = max(map(abs, numbers))
-    if largest == 0.0:
+    if not any(numbers):
         raise EmbeddingFailed(f"the vector of {label} is zero: it has no direction to compare.")
+    return _scaled(numbers)
+
+
+def _scaled(numbers: list[float]) -> list[float]:
+    """A vector that is neither zero nor infinite, at unit length."""
+    if abs(math.hypot(*numbers) - 1.0) <= _UNIT_TOLERANCE:
+        return numbers
     # Dividing by the largest first keeps very long and very short vectors from overflowing.
-    scaled = [number / largest for number in numbers]
-    norm = math.hypot(*scaled)
-    return [number / norm for number in scaled]
+    largest = max(map(abs, numbers))
+    parts = [number / largest for number in numbers]
+    norm = math.hypot(*parts)
+    return [number / norm for number in parts]
 
 
 def _numbers(vector: Any, label: str) -> list[float]:
