@@ -2,7 +2,15 @@
 -- Writing and searching call the same functions, so that both sides agree on what a word is.
 
 DO $grants$
+DECLARE
+    home name;
 BEGIN
+    -- The extensions may live in a schema that is not open to everyone.
+    FOR home IN SELECT DISTINCT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+                WHERE e.extname IN ('vector', 'pg_trgm', 'btree_gin', 'unaccent', 'fuzzystrmatch')
+                  AND NOT has_schema_privilege('lore_user', n.nspname, 'USAGE') LOOP
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO lore_owner, lore_search, lore_service, lore_user', home);
+    END LOOP;
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO lore_search, lore_service, lore_user', current_schema());
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO lore_owner WITH GRANT OPTION', current_schema());
 END

@@ -51,7 +51,7 @@ CREATE TABLE fusion_config (
 CREATE TABLE kinds (
     kind           text COLLATE "C" PRIMARY KEY,
     half_life_days double precision CHECK (half_life_days > 0),
-    recency_floor  double precision NOT NULL DEFAULT 0.5 CHECK (recency_floor BETWEEN 0 AND 1)
+    recency_floor  double precision NOT NULL DEFAULT 0.85 CHECK (recency_floor BETWEEN 0 AND 1)
 );
 INSERT INTO kinds (kind, half_life_days) VALUES
     ('decision', 3650), ('convention', 3650), ('preference', 1825), ('reference', 1825), ('runbook', 1825),

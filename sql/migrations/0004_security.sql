@@ -129,3 +129,5 @@ CREATE TRIGGER write_codes AFTER INSERT ON vectors REFERENCING NEW TABLE AS new_
     FOR EACH STATEMENT EXECUTE FUNCTION write_codes();
 
 RESET ROLE;
+
+GRANT SELECT ON migrations TO lore_user, lore_service;

@@ -38,19 +38,19 @@ DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     v_now CONSTANT timestamptz := now();
-    folded text;
+    asked text;
     named bigint[];
 BEGIN
     IF NOT EXISTS (SELECT FROM aliases AS a WHERE a.org = v_org) THEN
         RETURN;
     END IF;
-    folded := folded_name(left(query_text, 2000));
+    asked := folded_name(left(query_text, 2000));
     named := ARRAY(SELECT a.alias FROM aliases AS a
-                   WHERE a.org = v_org AND a.folded = ANY (names_in(folded)) AND (a.shared OR a.owner = v_user)
+                   WHERE a.org = v_org AND a.folded = ANY (names_in(asked)) AND (a.shared OR a.owner = v_user)
                    ORDER BY a.alias LIMIT 64);
-    IF has_unsplit_script(folded) THEN
+    IF has_unsplit_script(asked) THEN
         named := named || ARRAY(SELECT a.alias FROM aliases AS a
-                                WHERE a.org = v_org AND has_unsplit_script(a.folded) AND strpos(folded, a.folded) > 0
+                                WHERE a.org = v_org AND has_unsplit_script(a.folded) AND strpos(asked, a.folded) > 0
                                   AND (a.shared OR a.owner = v_user)
                                 ORDER BY a.alias LIMIT 64);
     END IF;

@@ -1,7 +1,7 @@
 -- What the evaluation harness asks and writes. Trials run in a transaction that is rolled back.
 
 -- name: fusion_in_use
--- One row: the knobs in use, with defaults for what was never set; the accepted run and its time are among them.
+-- One row: the knobs in use, with the accepted run and its time; `is_set`: they differ from having no row at all.
 SELECT to_jsonb(fusion()) - 'one' AS knobs, EXISTS (SELECT FROM fusion_config) AS is_set
 
 -- name: clear_fusion
@@ -10,7 +10,9 @@ DELETE FROM fusion_config
 
 -- name: write_fusion
 -- No rows: these knobs, and the shipped defaults for the others. Needs an empty fusion_config.
-INSERT INTO fusion_config SELECT (jsonb_populate_record(fusion(), %(knobs)s::jsonb)).*
+INSERT INTO fusion_config
+SELECT (jsonb_populate_record(fusion(), %(knobs)s::jsonb || jsonb_build_object(
+    'accepted_run', %(run)s::bigint, 'accepted_at', CASE WHEN %(run)s::bigint IS NOT NULL THEN now() END))).*
 
 -- name: hold_fusion
 -- No rows: nobody else changes settings until this transaction ends; searches go on.

@@ -31,9 +31,9 @@ WITH given AS (
         updated_at = CASE WHEN m.content <> excluded.content THEN now()
                           WHEN (SELECT g.created_at FROM given AS g WHERE g.id = m.id) IS NULL THEN m.updated_at ELSE excluded.updated_at END,
         invalidated_at = NULL, superseded_by = NULL, version = m.version + 1
-    RETURNING m.id, m.key, m.content_hash
+    RETURNING m.org, m.id, m.key, m.content_hash
 )
-SELECT s.id, s.key, s.content_hash, b.content_hash IS DISTINCT FROM s.content_hash AS fresh
+SELECT s.org, s.id, s.key, s.content_hash, b.content_hash IS DISTINCT FROM s.content_hash AS fresh, b.id IS NULL AS created
 FROM stored AS s LEFT JOIN before AS b ON b.id = s.id
 
 -- name: delete_windows
@@ -66,10 +66,13 @@ WHERE s.space <> ALL (%(done_spaces)s::smallint[])
 ON CONFLICT (org, space, key) DO UPDATE SET attempts = 0, next_at = now(), error = excluded.error
 
 -- name: delete_pending
--- No rows: these memories wait no longer.
+-- No rows: those of these memories that lack no vector any more wait no longer.
 DELETE FROM pending AS p
 USING unnest(%(orgs)s::text[], %(keys)s::bigint[]) AS g(org, key)
 WHERE p.org = g.org AND p.key = g.key AND p.space = %(space)s::smallint
+  AND NOT EXISTS (SELECT FROM windows AS w
+                  WHERE w.org = p.org AND w.key = p.key
+                    AND NOT EXISTS (SELECT FROM vectors AS v WHERE v.org = w.org AND v.space = p.space AND v.key = w.key AND v.ordinal = w.ordinal))
 
 -- name: replace_memory_aliases
 -- No rows: the other names of these memories, replacing those they had.
@@ -149,9 +152,9 @@ WITH given AS (
         version = m.version + 1
     FROM given AS g, old AS o
     WHERE m.org = scope_org() AND m.key = o.key
-    RETURNING m.key, m.content_hash, m.version
+    RETURNING m.org, m.key, m.content_hash, m.version
 )
-SELECT c.key, c.content_hash, c.version, c.content_hash <> o.content_hash AS fresh FROM changed AS c, old AS o
+SELECT c.org, c.key, c.content_hash, c.version, c.content_hash <> o.content_hash AS fresh FROM changed AS c, old AS o
 
 -- name: own_version
 -- One row or none: the version of the own memory of this id.
@@ -201,3 +204,9 @@ DELETE FROM memories AS m WHERE m.org = scope_org() AND m.owner = scope_user() R
 -- One row: how many live memories this scope sees.
 SELECT count(*) AS n FROM memories AS m
 WHERE m.org = scope_org() AND m.invalidated_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+
+-- name: ids_shared_by_others
+-- One row per id of these that a colleague shares.
+SELECT DISTINCT m.id FROM memories AS m
+WHERE m.org = scope_org() AND m.owner <> scope_user() AND m.visibility = 'shared' AND m.id = ANY (%(ids)s::text[])
+ORDER BY 1

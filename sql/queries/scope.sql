@@ -24,3 +24,7 @@ ORDER BY 1
 SELECT space, model, revision, dimensions, state, centre, evidence
 FROM embedding_space
 ORDER BY (state = 'active') DESC, space
+
+-- name: applied_migrations
+-- One row per migration that this schema has.
+SELECT number, name, hash FROM migrations ORDER BY number

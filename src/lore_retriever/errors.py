@@ -3,6 +3,7 @@
 ```
 LoreError
 ├── InvalidInput (ValueError)      a value that no search or write can use; names it and the way out
+│   └── IdTaken                    the id already names a shared memory of a colleague
 ├── NotFound (KeyError)            no memory of that id is visible to this scope
 ├── PermissionDenied               the connection or the scope may not do this
 ├── ScopeMissing                   no organisation or user was given
@@ -17,6 +18,7 @@ Driver errors pass through unchanged where this package knows no more than the d
 __all__ = [
     "EmbeddingFailed",
     "EmbeddingSpaceMismatch",
+    "IdTaken",
     "InvalidInput",
     "LoreError",
     "NotFound",
@@ -33,6 +35,10 @@ class LoreError(Exception):
 
 class InvalidInput(LoreError, ValueError):
     """A value that cannot be used; the message names it and what to do instead."""
+
+
+class IdTaken(InvalidInput):
+    """The id already names a shared memory of a colleague; among shared memories ids are unique."""
 
 
 class NotFound(LoreError, KeyError):

@@ -36,9 +36,7 @@ class Window:
     end: int
 
 
-def split_windows(
-    content: str, *, max_tokens: int | None, count_tokens: Callable[[str], int]
-) -> list[Window]:
+def split_windows(content: str, *, max_tokens: int | None, count_tokens: Callable[[str], int]) -> list[Window]:
     """The windows of a text, in order: every character lies in exactly one.
 
     A text of at most `limits.MAX_WINDOW_CHARS` characters that fits `max_tokens` is one window.

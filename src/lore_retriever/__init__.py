@@ -1,0 +1,82 @@
+"""Hybrid memory retrieval for agents: one SQL statement on Postgres and pgvector, under row-level security.
+
+Names load on first use: `import lore_retriever` itself imports no driver, framework or model.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lore_retriever.config import FusionConfig
+    from lore_retriever.errors import (
+        EmbeddingFailed,
+        EmbeddingSpaceMismatch,
+        InvalidInput,
+        LoreError,
+        NotFound,
+        PermissionDenied,
+        SchemaMismatch,
+        ScopeMissing,
+        StoreUnavailable,
+    )
+    from lore_retriever.store import AsyncMemoryStore, MemoryStore
+    from lore_retriever.types import Hit, LegMatch, Memory, NewMemory, Recall, Scope
+    from lore_retriever.views import AsyncMemories, Memories
+
+_HOMES = {
+    "AsyncMemories": "views",
+    "AsyncMemoryStore": "store",
+    "EmbeddingFailed": "errors",
+    "EmbeddingSpaceMismatch": "errors",
+    "FusionConfig": "config",
+    "Hit": "types",
+    "InvalidInput": "errors",
+    "LegMatch": "types",
+    "LoreError": "errors",
+    "Memories": "views",
+    "Memory": "types",
+    "MemoryStore": "store",
+    "NewMemory": "types",
+    "NotFound": "errors",
+    "PermissionDenied": "errors",
+    "Recall": "types",
+    "SchemaMismatch": "errors",
+    "Scope": "types",
+    "ScopeMissing": "errors",
+    "StoreUnavailable": "errors",
+}
+
+__all__ = [
+    "AsyncMemories",
+    "AsyncMemoryStore",
+    "EmbeddingFailed",
+    "EmbeddingSpaceMismatch",
+    "FusionConfig",
+    "Hit",
+    "InvalidInput",
+    "LegMatch",
+    "LoreError",
+    "Memories",
+    "Memory",
+    "MemoryStore",
+    "NewMemory",
+    "NotFound",
+    "PermissionDenied",
+    "Recall",
+    "SchemaMismatch",
+    "Scope",
+    "ScopeMissing",
+    "StoreUnavailable",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

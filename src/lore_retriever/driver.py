@@ -1,0 +1,284 @@
+"""Runs operations on psycopg: pools, one transaction per `Transact` step, scope, retries, errors.
+
+The synchronous and the asynchronous driver are twins; what they decide is in the pure functions above them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
+
+from lore_retriever.embeddings.base import Embedder, Vector
+from lore_retriever.embeddings.checking import checked_vectors
+from lore_retriever.errors import (
+    EmbeddingFailed,
+    IdTaken,
+    InvalidInput,
+    LoreError,
+    PermissionDenied,
+    SchemaMismatch,
+    StoreUnavailable,
+)
+from lore_retriever.steps import Body, Embed, Operation, Row, Statement, Step
+
+__all__ = ["Access", "AsyncDriver", "Driver", "translated"]
+
+_log = logging.getLogger("lore_retriever")
+
+MOST_TRIES = 3
+"""Runs of one transaction: deadlocks, serialisation failures and cut connections are tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a transaction sets before it does anything: search path, role and scope.
+
+    Kept in one place, so that another form (SET LOCAL, which Citus forwards to its workers) can stand beside it.
+    """
+
+    search_path: str
+    role: str
+    org: str = ""
+    user: str = ""
+    space: str = ""
+
+    def statement(self) -> Statement:
+        params = {
+            "search_path": self.search_path,
+            "role": self.role,
+            "org": self.org,
+            "user": self.user,
+            "space": self.space,
+        }
+        return Statement("enter_scope", params)
+
+
+def translated(error: Exception) -> Exception:
+    """A driver error as one of ours where we know more than the driver; else the error itself. Pure."""
+    if isinstance(error, LoreError):
+        return error
+    if isinstance(error, PoolTimeout | PoolClosed):
+        return StoreUnavailable(
+            f"no database connection: {error}. Check the server, or give the pool more connections."
+        )
+    if isinstance(error, pg.QueryCanceled):
+        return StoreUnavailable("the statement was cancelled or ran into its time-out.")
+    if isinstance(error, pg.InvalidParameterValue) and error.diag.message_primary:
+        return InvalidInput(error.diag.message_primary + ".")
+    if isinstance(error, pg.UniqueViolation) and error.diag.constraint_name == "memories_shared_id":
+        return IdTaken("the id already names a shared memory of a colleague.")
+    if isinstance(error, pg.UndefinedTable | pg.UndefinedFunction | pg.InvalidSchemaName | pg.UndefinedObject):
+        return SchemaMismatch(
+            f"the store's schema is not there or not current ({error.diag.message_primary}). Run `lore-retriever migrate`."
+        )
+    if isinstance(error, pg.InsufficientPrivilege):
+        return PermissionDenied(
+            f"{error.diag.message_primary}. The login role must be a member of lore_user (GRANT lore_user TO …)."
+        )
+    if isinstance(error, psycopg.OperationalError):
+        return StoreUnavailable(f"the database did not answer: {str(error).strip()}")
+    return error
+
+
+def _may_retry(error: Exception, tries: int) -> bool:
+    again = isinstance(error, pg.DeadlockDetected | pg.SerializationFailure)
+    # A cut connection leaves it open whether the commit arrived. Every write is keyed by id, so doing it again is safe.
+    cut = isinstance(error, psycopg.OperationalError) and not isinstance(
+        error, PoolTimeout | PoolClosed | pg.QueryCanceled
+    )
+    return (again or cut) and tries < MOST_TRIES
+
+
+def _embedded(vectors: Sequence[Vector], step: Embed, dimensions: int) -> list[list[float]]:
+    labels = list(step.labels) or [f"text {n}" for n in range(len(step.texts))]
+    return checked_vectors(vectors, count=len(step.texts), dimensions=dimensions, labels=labels)
+
+
+def _as_embedding_failure(error: Exception, embedder: Embedder) -> EmbeddingFailed:
+    return EmbeddingFailed(f"{embedder.space.model} failed: {type(error).__name__}: {error}")
+
+
+def embed_now(embedder: Embedder, step: Embed) -> list[list[float]]:
+    """Take one `Embed` step: unit vectors, one for each text.
+
+    Raises:
+        EmbeddingFailed: If the embedder raised, or its vectors cannot be stored.
+    """
+    try:
+        made = embedder.embed_queries(step.texts) if step.as_queries else embedder.embed_texts(step.texts)
+    except EmbeddingFailed:
+        raise
+    except Exception as error:
+        raise _as_embedding_failure(error, embedder) from error
+    return _embedded(made, step, embedder.space.dimensions)
+
+
+async def embed_soon(embedder: Embedder, step: Embed) -> list[list[float]]:
+    """Take one `Embed` step without holding up the event loop."""
+    native = getattr(embedder, "aembed_queries" if step.as_queries else "aembed_texts", None)
+    if native is None:
+        return await asyncio.to_thread(embed_now, embedder, step)
+    try:
+        made = await native(step.texts)
+    except EmbeddingFailed:
+        raise
+    except Exception as error:
+        raise _as_embedding_failure(error, embedder) from error
+    return _embedded(made, step, embedder.space.dimensions)
+
+
+def _first(body: Body) -> tuple[Statement | None, Any]:
+    try:
+        return next(body), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def _after(body: Body, rows: list[Row]) -> tuple[Statement | None, Any]:
+    try:
+        return body.send(rows), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def _advance(operation: Operation, result: Any, error: Exception | None) -> tuple[Step | None, Any]:
+    try:
+        return (operation.throw(error) if error is not None else operation.send(result)), None
+    except StopIteration as end:
+        return None, end.value
+
+
+class Driver:
+    """Takes the steps of operations on a pool of synchronous connections."""
+
+    def __init__(self, pool: ConnectionPool[Any]) -> None:
+        self.pool = pool
+
+    def perform(self, operation: Operation, access: Access, embedder: Embedder | None) -> Any:
+        """Run an operation to its result; errors of a step are thrown into it first."""
+        step, value = _advance(operation, None, None)
+        while step is not None:
+            result: Any = None
+            failure: Exception | None = None
+            try:
+                if isinstance(step, Embed):
+                    result = embed_now(cast(Embedder, embedder), step)
+                else:
+                    result = self.transact(step.body, access)
+            except Exception as error:
+                failure = error
+            step, value = _advance(operation, result, failure)
+        return value
+
+    def transact(self, body: Callable[[], Body], access: Access) -> Any:
+        """Run a body in one transaction under `access`, again where that is safe and can help."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                with self.pool.connection() as connection, connection.transaction():
+                    return _run(connection, body(), access)
+            except Exception as error:
+                if not _may_retry(error, tries):
+                    mended = translated(error)
+                    raise mended from (None if mended is error else error)
+                _log.info("transaction tried again after %s", type(error).__name__)
+
+
+def _run(connection: psycopg.Connection[Any], body: Body, access: Access) -> Any:
+    entering = access.statement()
+    with connection.cursor(row_factory=dict_row, binary=True) as cursor:
+        cursor.execute(entering.sql, entering.params)
+        statement, value = _first(body)
+        while statement is not None:
+            cursor.execute(statement.sql, statement.params)
+            statement, value = _after(body, cursor.fetchall() if cursor.description else [])
+    return value
+
+
+class AsyncDriver:
+    """Takes the steps of operations on a pool of asynchronous connections, on the loop that opened it."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+        self.pool = pool
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_on_its_loop(self) -> bool:
+        """Whether the running loop is the one that the pool was opened on."""
+        return self._loop is asyncio.get_running_loop()
+
+    def claim_loop(self) -> None:
+        """Remember the running loop as the pool's own."""
+        self._loop = asyncio.get_running_loop()
+
+    def _require_own_loop(self) -> None:
+        if not self.is_on_its_loop:
+            raise StoreUnavailable(
+                "this store's connections belong to another event loop. Open an AsyncMemoryStore on the running loop, or use"
+                " a MemoryStore, which works from every loop and thread."
+            )
+
+    async def perform(self, operation: Operation, access: Access, embedder: Embedder | None) -> Any:
+        """Run an operation to its result; errors of a step are thrown into it first."""
+        step, value = _advance(operation, None, None)
+        while step is not None:
+            result: Any = None
+            failure: Exception | None = None
+            try:
+                if isinstance(step, Embed):
+                    result = await embed_soon(cast(Embedder, embedder), step)
+                else:
+                    result = await self.transact(step.body, access)
+            except Exception as error:
+                failure = error
+            step, value = _advance(operation, result, failure)
+        return value
+
+    async def transact(self, body: Callable[[], Body], access: Access) -> Any:
+        """Run a body in one transaction under `access`, again where that is safe and can help."""
+        self._require_own_loop()
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                async with self.pool.connection() as connection, connection.transaction():
+                    return await _arun(connection, body(), access)
+            except Exception as error:
+                if not _may_retry(error, tries):
+                    mended = translated(error)
+                    raise mended from (None if mended is error else error)
+                _log.info("transaction tried again after %s", type(error).__name__)
+
+
+async def _arun(connection: psycopg.AsyncConnection[Any], body: Body, access: Access) -> Any:
+    entering = access.statement()
+    async with connection.cursor(row_factory=dict_row, binary=True) as cursor:
+        await cursor.execute(entering.sql, entering.params)
+        statement, value = _first(body)
+        while statement is not None:
+            await cursor.execute(statement.sql, statement.params)
+            statement, value = _after(body, await cursor.fetchall() if cursor.description else [])
+    return value
+
+
+def pool_options(
+    *, prepare_threshold: int | None, password: Callable[[], str] | None, connect: Mapping[str, Any]
+) -> dict[str, Any] | Callable[[], dict[str, Any]]:
+    """Keyword arguments of each new connection; a callable where the password is asked for anew each time."""
+    fixed = {
+        "autocommit": True,
+        "prepare_threshold": prepare_threshold,
+        "application_name": "lore-retriever",
+    } | dict(connect)
+    if password is None:
+        return fixed
+    return lambda: fixed | {"password": password()}

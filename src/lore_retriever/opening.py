@@ -1,0 +1,91 @@
+"""Opening a store: is the schema current, which embedding space does it live in, and who makes its vectors. Pure,
+but for the operation that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
+from lore_retriever.errors import EmbeddingSpaceMismatch
+from lore_retriever.evidence import Evidence
+from lore_retriever.operations.common import OpenSpace
+from lore_retriever.steps import Body, Row, Statement
+
+__all__ = ["Facts", "embedder_of", "facts_body", "open_space"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a database says of itself: rows of `extension_schemas`, `applied_migrations` and `spaces`."""
+
+    extension_schemas: tuple[str, ...]
+    migrations: tuple[tuple[int, str, str], ...]
+    spaces: tuple[Row, ...]
+
+
+def facts_body() -> Body:
+    """A body whose result is `Facts`; raises through the driver where there is no store."""
+    extensions = yield Statement("extension_schemas")
+    migrations = yield Statement("applied_migrations")
+    spaces = yield Statement("spaces")
+    return Facts(
+        tuple(row["name"] for row in extensions),
+        tuple((row["number"], row["name"], row["hash"]) for row in migrations),
+        tuple(spaces),
+    )
+
+
+def _identity(row: Row) -> EmbeddingSpace:
+    return EmbeddingSpace(row["model"], row["revision"], row["dimensions"])
+
+
+def embedder_of(space: EmbeddingSpace) -> Embedder:
+    """The embedder that makes vectors of a recorded space, where this package knows one.
+
+    Raises:
+        EmbeddingSpaceMismatch: If it knows none; the caller has to pass one.
+        ImportError: If it needs an extra that is not installed.
+    """
+    from lore_retriever import embeddings
+
+    if space.model == "hash":
+        return embeddings.HashEmbedder(space.dimensions)
+    for known in (embeddings.OfflineEmbedder, embeddings.E5Embedder):
+        if space == getattr(known, "SPACE", None):
+            made: Embedder = known()
+            return made
+    raise EmbeddingSpaceMismatch(
+        f"this store's vectors were made by {space}. Pass embedder=… with that model when opening it."
+    )
+
+
+def open_space(
+    spaces: Sequence[Row], embedder: Embedder | None, on_embedding_error: Literal["degrade", "raise"]
+) -> OpenSpace:
+    """The space to search and write: the embedder's, or the active one with the embedder that belongs to it.
+
+    Raises:
+        EmbeddingSpaceMismatch: If the embedder's space is not recorded here; names both.
+    """
+    active = next((row for row in spaces if row["state"] == "active"), None)
+    if active is None:
+        raise EmbeddingSpaceMismatch(
+            "this store has no embedding space yet. Run migrate with an embedder: MemoryStore.connect(…,"
+            " embedder=…).migrate(), or `lore-retriever migrate --model …`."
+        )
+    if embedder is None:
+        return OpenSpace(
+            active["space"],
+            embedder_of(_identity(active)),
+            Evidence.of_space(active["evidence"]),
+            on_embedding_error,
+        )
+    for row in spaces:
+        if _identity(row) == embedder.space:
+            return OpenSpace(row["space"], embedder, Evidence.of_space(row["evidence"]), on_embedding_error)
+    raise EmbeddingSpaceMismatch(
+        f"the embedder makes vectors of {embedder.space}; this store holds those of {_identity(active)}."
+        " Open it with that model, or build a second space with `lore-retriever embed --model …`."
+    )

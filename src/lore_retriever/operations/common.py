@@ -1,0 +1,50 @@
+"""What every operation knows of its store, and small shared bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lore_retriever.embeddings.base import Embedder, Vector
+from lore_retriever.evidence import Evidence
+from lore_retriever.steps import Body, Operation, Statement, Transact
+
+__all__ = ["OpenSpace", "fetch", "halfvec_text", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSpace:
+    """The embedding space that a store was opened on.
+
+    Attributes:
+        number: Its number in the database.
+        embedder: Makes its vectors.
+        evidence: How strong evidence is judged in it.
+        on_embedding_error: Whether a recall whose query cannot be embedded answers from the lexical legs.
+    """
+
+    number: int
+    embedder: Embedder
+    evidence: Evidence = field(default_factory=Evidence)
+    on_embedding_error: Literal["degrade", "raise"] = "degrade"
+
+
+def halfvec_text(vector: Vector) -> str:
+    """The text form of a halfvec; 5 digits are more than its 11 bits hold."""
+    return "[" + ",".join([f"{number:.5g}" for number in vector]) + "]"
+
+
+def run(statement: Statement) -> Body:
+    """A body of one statement; its result is the rows."""
+    return (yield statement)
+
+
+def fetch(name: str, **params: object) -> Operation:
+    """An operation of one statement in one transaction; its result is the rows."""
+    return (yield Transact(lambda: run(Statement(name, params))))
+
+
+def one_each(vectors: Sequence[Vector] | None) -> list[str | None] | None:
+    """Vectors as halfvec texts, or None."""
+    return None if vectors is None else [halfvec_text(vector) for vector in vectors]

@@ -1,0 +1,113 @@
+"""Reading: recall, get, list."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from lore_retriever.errors import EmbeddingFailed, InvalidInput, NotFound
+from lore_retriever.filters import parse_filter, to_json
+from lore_retriever.filters.tree import Filter
+from lore_retriever.inputs import checked_id, checked_limit, checked_name, checked_queries, utc
+from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text, run
+from lore_retriever.results import memory_from_row, recall_from_rows
+from lore_retriever.steps import Embed, Operation, Statement, Transact
+
+__all__ = ["filter_json", "get_memory", "list_memories", "recall"]
+
+_log = logging.getLogger("lore_retriever")
+
+
+def filter_json(given: Mapping[str, Any] | Filter | None) -> str | None:
+    """A filter in either spelling as the JSON that the database reads, or None for no filter.
+
+    Raises:
+        InvalidInput: If an operator, key or value cannot be used.
+    """
+    tree = parse_filter(given) if given is None or isinstance(given, Mapping) else given
+    plain = to_json(tree)
+    return None if not plain else json.dumps(plain, ensure_ascii=False)
+
+
+def _query_vectors(space: OpenSpace, texts: Sequence[str]) -> Operation:
+    """One halfvec text for each query (None for a blank one), and why there is none where embedding failed."""
+    wanted = [text for text in texts if text.strip()]
+    if not wanted:
+        return None, None
+    try:
+        vectors = iter((yield Embed(wanted, as_queries=True, labels=[f"the query {text[:40]!r}" for text in wanted])))
+    except EmbeddingFailed as error:
+        if space.on_embedding_error == "raise":
+            raise
+        _log.warning("recall answers from the lexical legs only: %s", error)
+        return None, f"the query could not be embedded: {error}"
+    return [halfvec_text(next(vectors)) if text.strip() else None for text in texts], None
+
+
+def recall(
+    space: OpenSpace,
+    queries: str | Iterable[str],
+    *,
+    limit: int,
+    filter: Mapping[str, Any] | Filter | None,  # noqa: A002 (the hosts' own name)
+    kinds: Sequence[str] | None,
+    as_of: datetime | None,
+    vectors: Sequence[str] | None = None,
+) -> Operation:
+    """Search; `vectors` are halfvec texts of the queries where a host embedded them itself."""
+    texts, note = checked_queries(queries)
+    params: dict[str, Any] = {
+        "queries": list(texts),
+        "k": checked_limit(limit),
+        "filter": filter_json(filter),
+        "kinds": _checked_kinds(kinds),
+        "as_of": utc(as_of, what="as_of"),
+    }
+    degraded = None
+    if vectors is None:
+        vectors, degraded = yield from _query_vectors(space, texts)
+    params["embeddings"] = vectors
+    rows = yield Transact(lambda: run(Statement("recall", params)))
+    return recall_from_rows(
+        rows, recall_id=str(uuid.uuid4()), queries=texts, degraded=degraded or note, evidence=space.evidence
+    )
+
+
+def _checked_kinds(kinds: Sequence[str] | None) -> list[str] | None:
+    if kinds is None:
+        return None
+    if isinstance(kinds, str):
+        raise InvalidInput(f"kinds is {kinds!r}; give a list of kinds, as in [{kinds!r}].")
+    return [checked_name(kind, what="a kind") or "" for kind in kinds]
+
+
+def get_memory(id: str) -> Operation:  # noqa: A002 (a memory's id)
+    """The whole memory, or NotFound."""
+    rows = yield from fetch("get_memory", id=checked_id(id))
+    if not rows:
+        raise NotFound(f"no memory {id!r} is visible here.")
+    return memory_from_row(rows[0])
+
+
+def list_memories(
+    *,
+    limit: int,
+    kind: str | None,
+    pinned: bool | None,
+    after: str | None,
+    filter: Mapping[str, Any] | Filter | None,  # noqa: A002 (the hosts' own name)
+) -> Operation:
+    """Visible, live memories, newest first, after the one named `after`."""
+    rows = yield from fetch(
+        "list_memories",
+        limit=checked_limit(limit),
+        kind=checked_name(kind, what="kind"),
+        pinned=pinned,
+        after_id=None if after is None else checked_id(after),
+        filter=filter_json(filter),
+    )
+    return [memory_from_row(row) for row in rows]

@@ -1,0 +1,317 @@
+"""Writing: remember, update, invalidate, restore, forget.
+
+Texts are embedded before the transaction opens. A failing embedder loses nothing: the memory is stored, found by the
+lexical legs, and waits in `pending`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Literal
+
+from lore_retriever.embeddings.base import Embedder, Vector
+from lore_retriever.errors import EmbeddingFailed, IdTaken, InvalidInput, NotFound
+from lore_retriever.inputs import checked_id, checked_memory, new_memory
+from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
+from lore_retriever.operations.embedding import embed_pending_of_scope
+from lore_retriever.steps import Body, Embed, Operation, Row, Statement, Transact
+from lore_retriever.types import NewMemory
+from lore_retriever.windows import Window, split_windows
+
+__all__ = [
+    "MAX_WINDOWS",
+    "StoredIds",
+    "forget",
+    "forget_one",
+    "invalidate",
+    "remember_many",
+    "restore",
+    "update",
+]
+
+MAX_WINDOWS = 32_768
+"""Windows of one memory. More than the longest text needs with any known tokenizer; the rest would be reported."""
+
+EMBEDDED_AT_ONCE = 64
+"""Windows handed to the embedder in one call: enough for a batch, few enough for a progress bar to move."""
+
+_log = logging.getLogger("lore_retriever")
+
+
+class StoredIds(list[str]):
+    """Ids of what was stored, in order; `refused` holds (place in the batch, why) of what was skipped."""
+
+    def __init__(self, ids: Iterable[str] = (), refused: Sequence[tuple[int, InvalidInput]] = ()) -> None:
+        super().__init__(ids)
+        self.refused = tuple(refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A checked memory, its windows, and their vectors where they were made."""
+
+    memory: NewMemory
+    id: str
+    windows: tuple[Window, ...] = ()
+    partly_embedded: bool = False
+    vectors: tuple[Vector, ...] | None = None
+
+    @property
+    def hash(self) -> bytes:
+        return sha256(self.memory.content.encode()).digest()
+
+    def as_json(self) -> dict[str, Any]:
+        memory = self.memory
+        return memory.model_dump(mode="json", exclude={"aliases", "id"}) | {
+            "id": self.id,
+            "content_original": None,
+            "translation": None,
+            "partly_embedded": self.partly_embedded,
+        }
+
+
+def _with_windows(item: _Item, embedder: Embedder) -> _Item:
+    windows = split_windows(item.memory.content, max_tokens=embedder.max_tokens, count_tokens=embedder.count_tokens)
+    return replace(item, windows=tuple(windows[:MAX_WINDOWS]), partly_embedded=len(windows) > MAX_WINDOWS)
+
+
+def _checked(
+    memories: Iterable[NewMemory], on_error: Literal["raise", "skip"]
+) -> tuple[list[_Item], list[tuple[int, InvalidInput]]]:
+    """Items in order, the last of each id kept in its first place; and what was refused."""
+    if on_error not in ("raise", "skip"):
+        raise InvalidInput(f"on_error is {on_error!r}; give 'raise' or 'skip'.")
+    items: dict[str, _Item] = {}
+    refused: list[tuple[int, InvalidInput]] = []
+    for number, memory in enumerate(memories):
+        try:
+            checked = checked_memory(
+                memory, what=f"item {number}" + (f" ({memory.id!r})" if getattr(memory, "id", None) else "")
+            )
+        except InvalidInput as error:
+            if on_error == "raise":
+                raise
+            _log.warning("skipped: %s", error)
+            refused.append((number, error))
+            continue
+        item_id = checked.id or str(uuid.uuid4())
+        items[item_id] = _Item(checked, item_id)
+    return list(items.values()), refused
+
+
+def _embedded(
+    items: Sequence[_Item], space: OpenSpace, progress: Callable[[int, int], None] | None = None
+) -> Operation:
+    """The items with vectors, or without where the embedder failed; and why."""
+    texts = [item.memory.content[w.start : w.end] for item in items for w in item.windows]
+    if not texts:
+        return list(items), None
+    labels = [f"memory {item.id!r}, window {w.ordinal}" for item in items for w in item.windows]
+    made: list[Vector] = []
+    try:
+        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+            end = start + EMBEDDED_AT_ONCE
+            made += yield Embed(texts[start:end], labels=labels[start:end])
+            if progress is not None:
+                progress(len(made), len(texts))
+    except EmbeddingFailed as error:
+        _log.warning("%d memories wait for their vectors: %s", len(items), error)
+        return list(items), str(error)
+    vectors = iter(made)
+    return [replace(item, vectors=tuple(next(vectors) for _ in item.windows)) for item in items], None
+
+
+def _store_windows(stored: Mapping[str, Row], items: Sequence[_Item], space: int, error: str | None) -> Body:
+    """Replace the windows and vectors of memories whose text is new."""
+    fresh = [(stored[item.id], item) for item in items if stored[item.id]["fresh"]]
+    if not fresh:
+        return
+    keys = [row["key"] for row, _ in fresh]
+    yield Statement("delete_windows", {"keys": keys})
+    spread = [(row, item, number) for row, item in fresh for number in range(len(item.windows))]
+    yield Statement(
+        "insert_windows",
+        {
+            "keys": [row["key"] for row, _, _ in spread],
+            "ordinals": [item.windows[n].ordinal for _, item, n in spread],
+            "starts": [item.windows[n].start for _, item, n in spread],
+            "ends": [item.windows[n].end for _, item, n in spread],
+        },
+    )
+    embedded = [(row, item, n) for row, item, n in spread if item.vectors is not None]
+    if embedded:
+        yield Statement(
+            "insert_vectors",
+            {
+                "space": space,
+                "orgs": [row["org"] for row, _, _ in embedded],
+                "keys": [row["key"] for row, _, _ in embedded],
+                "ordinals": [item.windows[n].ordinal for _, item, n in embedded],
+                "hashes": [row["content_hash"] for row, _, _ in embedded],
+                "embeddings": [halfvec_text((item.vectors or ())[n]) for _, item, n in embedded],
+            },
+        )
+    done = [row["key"] for row, item in fresh if item.vectors is not None]
+    waiting = [row["key"] for row, item in fresh if item.vectors is None]
+    for group, spaces in ((done, [space]), (waiting, [])):
+        if group:
+            yield Statement("insert_pending", {"keys": group, "error": error, "done_spaces": spaces})
+
+
+def _store(items: Sequence[_Item], space: int, error: str | None) -> Body:
+    given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
+    rows = yield Statement("upsert_memories", {"memories": given})
+    stored = {row["id"]: row for row in rows}
+    yield from _store_windows(stored, items, space, error)
+    named = [(stored[item.id]["key"], alias) for item in items for alias in item.memory.aliases]
+    replaced = [row["key"] for row in rows if not row["fresh"] or not row["created"]]
+    if named or replaced:
+        yield Statement(
+            "replace_memory_aliases",
+            {"keys": replaced, "alias_keys": [key for key, _ in named], "names": [name for _, name in named]},
+        )
+    return [item.id for item in items]
+
+
+def _unchanged(items: Sequence[_Item]) -> Operation:
+    """Ids of items whose text the database already holds."""
+    named = [item.id for item in items if item.memory.id is not None]
+    if not named:
+        return set()
+    rows = yield from fetch("own_hashes", ids=named)
+    held = {row["id"]: bytes(row["content_hash"]) for row in rows}
+    return {item.id for item in items if held.get(item.id) == item.hash}
+
+
+def remember_many(
+    space: OpenSpace,
+    memories: Iterable[NewMemory],
+    *,
+    embed: bool = True,
+    on_error: Literal["raise", "skip"] = "raise",
+    progress: Callable[[int, int], None] | None = None,
+) -> Operation:
+    """Store memories, whole or not at all; their ids, in the order given (one each; the last of an id wins)."""
+    items, refused = _checked(memories, on_error)
+    if not items:
+        return StoredIds((), refused)
+    unchanged = yield from _unchanged(items)
+    changed = [_with_windows(item, space.embedder) for item in items if item.id not in unchanged]
+    same = [item for item in items if item.id in unchanged]
+    error = None
+    if embed:
+        changed, error = yield from _embedded(changed, space, progress)
+    by_id = {item.id: item for item in [*changed, *same]}
+    ordered = [by_id[item.id] for item in items]
+    try:
+        ids = yield Transact(lambda: _store(ordered, space.number, error))
+    except IdTaken as taken:
+        yield from _name_taken([item.id for item in items], taken)
+    yield from fetch("refresh_statistics")
+    if embed and error is None:
+        yield from embed_pending_of_scope(space)
+    return StoredIds(ids, refused)
+
+
+def _name_taken(ids: Sequence[str], taken: IdTaken) -> Operation:
+    """Raise the error anew, naming the ids that colleagues share."""
+    rows = yield from fetch("ids_shared_by_others", ids=list(ids))
+    names = ", ".join(repr(row["id"]) for row in rows)
+    raise IdTaken(
+        f"the id {names} already names a shared memory of a colleague. Choose another id, or keep yours private."
+    ) from taken
+
+
+def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: int | None) -> Operation:  # noqa: A002
+    """Change the own memory of that id; text, windows and vectors change together."""
+    checked_id(id)
+    content = changes.get("content")
+    item = _Item(checked_memory(new_memory(**({"content": "unchanged"} | dict(changes))), what=f"memory {id!r}"), id)
+    given = {
+        name: value
+        for name, value in item.memory.model_dump(mode="json").items()
+        if name in changes and name != "aliases"
+    }
+    error = None
+    if content is not None:
+        [item], error = yield from _embedded([_with_windows(item, space.embedder)], space)
+        given |= {"content_original": None, "translation": None, "partly_embedded": item.partly_embedded}
+    aliases = item.memory.aliases if "aliases" in changes else None
+    try:
+        yield Transact(lambda: _update(space.number, item, given, version, aliases, error))
+    except IdTaken as taken:
+        yield from _name_taken([id], taken)
+
+
+def _update(
+    space: int,
+    item: _Item,
+    given: Mapping[str, Any],
+    version: int | None,
+    aliases: tuple[str, ...] | None,
+    error: str | None,
+) -> Body:
+    rows = yield Statement(
+        "update_memory", {"id": item.id, "changes": json.dumps(given, ensure_ascii=False), "version": version}
+    )
+    if not rows:
+        seen = yield Statement("own_version", {"id": item.id})
+        if seen:
+            raise InvalidInput(
+                f"memory {item.id!r} is at version {seen[0]['version']}, not {version}. Read it again and repeat the change."
+            )
+        raise NotFound(f"no memory {item.id!r} of your own is here.")
+    if "content" in given:
+        yield from _store_windows({item.id: rows[0]}, [item], space, error)
+    if aliases is not None:
+        key = rows[0]["key"]
+        yield Statement(
+            "replace_memory_aliases",
+            {"keys": [key], "alias_keys": [key] * len(aliases), "names": list(aliases)},
+        )
+
+
+def _change_own(name: str, **params: Any) -> Operation:
+    rows = yield from fetch(name, **params)
+    if not rows:
+        raise NotFound(f"no memory {params['id']!r} of your own is here.")
+    return None
+
+
+def _invalidate(id: str, superseded_by: str | None) -> Body:  # noqa: A002
+    if superseded_by is not None and not (yield Statement("visible_memory", {"id": superseded_by})):
+        raise NotFound(f"no memory {superseded_by!r} is visible here, so it cannot supersede {id!r}.")
+    rows = yield Statement("invalidate_memory", {"id": id, "superseded_by": superseded_by})
+    if not rows:
+        raise NotFound(f"no memory {id!r} of your own is here.")
+
+
+def invalidate(id: str, *, superseded_by: str | None) -> Operation:  # noqa: A002
+    """Take the own memory of that id out of every leg; it can be restored."""
+    checked_id(id)
+    if superseded_by is not None:
+        checked_id(superseded_by)
+    yield Transact(lambda: _invalidate(id, superseded_by))
+
+
+def restore(id: str) -> Operation:  # noqa: A002
+    """Make an invalidated own memory live again."""
+    yield from _change_own("restore_memory", id=checked_id(id))
+
+
+def forget(ids: Sequence[str]) -> Operation:
+    """Remove own memories from every table; the ids that were there."""
+    rows = yield from fetch("forget_memories", ids=[checked_id(given) for given in ids])
+    return [row["id"] for row in rows]
+
+
+def forget_one(id: str) -> Operation:  # noqa: A002
+    """Remove one own memory from every table, or NotFound."""
+    gone = yield from forget([id])
+    if not gone:
+        raise NotFound(f"no memory {id!r} of your own is here.")

@@ -1,0 +1,56 @@
+"""How operations speak to the outside: they yield steps, a synchronous or an asynchronous driver takes them.
+
+An operation is a generator. It yields `Embed` and `Transact` steps and gets their results sent back, so that it is
+written once and runs under both drivers. Embedding never happens inside a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, LiteralString
+
+from lore_retriever.queries import query
+
+__all__ = ["Body", "Embed", "Operation", "Row", "Statement", "Step", "Transact"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One SQL statement and its parameters. `name` is its name in `sql/queries/`."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sql(self) -> LiteralString:
+        return query(self.name)
+
+
+Body = Generator[Statement, list[Row], Any]
+"""What happens inside one transaction: statements out, rows in, a result at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """Run a body in one transaction under the operation's scope. `body` is called anew when it is retried."""
+
+    body: Callable[[], Body]
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Embed texts, or queries, outside any transaction; raises EmbeddingFailed into the operation.
+
+    `labels` names the items in errors.
+    """
+
+    texts: Sequence[str]
+    as_queries: bool = False
+    labels: Sequence[str] = ()
+
+
+Step = Transact | Embed
+Operation = Generator[Step, Any, Any]

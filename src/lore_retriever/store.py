@@ -1,0 +1,429 @@
+"""`MemoryStore` and `AsyncMemoryStore`: a pool of connections, the schema, the embedding space.
+
+Both are application stores: every transaction drops to `lore_user` and sets its scope, so that a superuser's
+connection is as bounded as any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+
+from lore_retriever.admin import StoreAdmin
+from lore_retriever.driver import Access, AsyncDriver, Driver, pool_options
+from lore_retriever.embeddings.base import Embedder
+from lore_retriever.errors import ScopeMissing, StoreUnavailable
+from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
+from lore_retriever.opening import Facts, facts_body, open_space
+from lore_retriever.operations.common import OpenSpace
+from lore_retriever.steps import Operation
+from lore_retriever.types import Scope
+from lore_retriever.views import AsyncMemories, Memories
+
+__all__ = ["AsyncMemoryStore", "MemoryStore"]
+
+OnEmbeddingError = Literal["degrade", "raise"]
+
+
+class _Store:
+    """What both stores know; no I/O."""
+
+    def __init__(self, schema: str, embedder: Embedder | None, on_embedding_error: OnEmbeddingError) -> None:
+        self.schema = checked_schema(schema)
+        self._given_embedder = embedder
+        self._on_embedding_error: OnEmbeddingError = on_embedding_error
+        self._path = search_path(schema, [])
+        self._space: OpenSpace | None = None
+        self._server: Any = None  # the built-in Postgres, where this store started it
+
+    def _access(self, scope: Scope | None) -> Access:
+        if scope is None:
+            return Access(self._path, "lore_user")
+        if not isinstance(scope, Scope):
+            raise ScopeMissing(f"the scope is {scope!r}; give Scope(org=…, user=…).")
+        number = "" if self._space is None else str(self._space.number)
+        return Access(self._path, "lore_user", scope.org, scope.user, number)
+
+    def _learn(self, facts: Facts) -> None:
+        """Take in what the database says of itself, or raise what is wrong with it."""
+        compared(self.schema, facts.migrations, known_migrations()).require_current()
+        self._path = search_path(self.schema, facts.extension_schemas)
+        self._space = open_space(facts.spaces, self._given_embedder, self._on_embedding_error)
+
+    def _release_server(self) -> None:
+        if self._server is not None:
+            self._server.release()
+            self._server = None
+
+
+class MemoryStore(_Store):
+    """Memories in one schema of one database, over a pool of connections; safe to share between threads.
+
+    Made by `connect` or `embedded`; a context manager.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool[Any],
+        *,
+        owns_pool: bool,
+        schema: str = "lore",
+        embedder: Embedder | None = None,
+        on_embedding_error: OnEmbeddingError = "degrade",
+    ) -> None:
+        super().__init__(schema, embedder, on_embedding_error)
+        self._driver = Driver(pool)
+        self._owns_pool = owns_pool
+        self._opening = threading.Lock()
+
+    @classmethod
+    def connect(
+        cls,
+        conninfo: str | ConnectionPool[Any],
+        *,
+        embedder: Embedder | None = None,
+        schema: str = "lore",
+        password: Callable[[], str] | None = None,
+        min_size: int = 1,
+        max_size: int = 8,
+        timeout_s: float = 30,
+        prepare_threshold: int | None = 5,
+        on_embedding_error: OnEmbeddingError = "degrade",
+        connect_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Open a store on any Postgres with pgvector 0.8 or newer. Never migrates.
+
+        Args:
+            conninfo: A libpq connection string or URL, or an open pool of one's own (left open on close).
+            embedder: Makes the vectors; None takes the one that the database records.
+            schema: Where the store lives; any name.
+            password: Asked anew for each connection, for tokens that expire.
+            min_size, max_size: Connections kept and allowed.
+            timeout_s: Longest wait for a connection.
+            prepare_threshold: None where a pooler in transaction mode stands between (PgBouncer).
+            on_embedding_error: `degrade` answers from the lexical legs, `raise` raises EmbeddingFailed.
+
+        Raises:
+            StoreUnavailable: If no connection can be had in time.
+        """
+        options: dict[str, Any] = {
+            "schema": schema,
+            "embedder": embedder,
+            "on_embedding_error": on_embedding_error,
+        }
+        if isinstance(conninfo, ConnectionPool):
+            return cls(conninfo, owns_pool=False, **options)
+        pool: ConnectionPool[Any] = ConnectionPool(
+            conninfo,
+            kwargs=pool_options(prepare_threshold=prepare_threshold, password=password, connect=connect_options or {}),
+            min_size=min_size,
+            max_size=max_size,
+            timeout=timeout_s,
+            open=False,
+            name="lore-retriever",
+        )
+        store = cls(pool, owns_pool=True, **options)
+        try:
+            pool.open(wait=True, timeout=timeout_s)
+        except (PoolTimeout, psycopg.OperationalError) as error:
+            pool.close()
+            raise StoreUnavailable(
+                f"no connection within {timeout_s:g} s: {error}. Check that the server runs and the connection string is right."
+            ) from error
+        return store
+
+    @classmethod
+    def embedded(
+        cls,
+        path: Path | str | None = None,
+        *,
+        embedder: Embedder | None = None,
+        schema: str = "lore",
+        **options: Any,
+    ) -> Self:
+        """Open a store on the built-in Postgres, started if need be, and bring its schema up to date.
+
+        Args:
+            path: The database's folder; the user's data folder if None.
+            embedder: As for `connect`; a new store without one uses `OfflineEmbedder`.
+
+        Raises:
+            ImportError: If the `embedded` extra is not installed.
+            StoreUnavailable: If the server does not start.
+        """
+        from lore_retriever import embedded
+
+        server = embedded.start(path)
+        try:
+            admin = StoreAdmin.connect(server.conninfo(), schema=schema)
+            admin.migrate(embedder, default_to_offline=True)
+            store = cls.connect(server.conninfo(), embedder=embedder, schema=schema, **options)
+        except BaseException:
+            server.release()
+            raise
+        store._server = server
+        return store
+
+    @staticmethod
+    def admin(conninfo: str, *, schema: str = "lore") -> StoreAdmin:
+        """The store for whoever looks after it: migrations, maintenance, embedding, configuration."""
+        return StoreAdmin.connect(conninfo, schema=schema)
+
+    @property
+    def space(self) -> OpenSpace:
+        """The embedding space this store searches and writes; opens the store on first use.
+
+        Raises:
+            SchemaMismatch: If the schema is missing, behind, ahead or edited.
+            EmbeddingSpaceMismatch: If the embedder is not the one that the vectors were made with.
+        """
+        if self._space is None:
+            with self._opening:
+                if self._space is None:
+                    self._learn(self._driver.transact(facts_body, self._access(None)))
+        assert self._space is not None
+        return self._space
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder of this store's space."""
+        return self.space.embedder
+
+    def as_user(self, org: str, user: str) -> Memories:
+        """The store as this user of this organisation sees it.
+
+        Raises:
+            ScopeMissing: If either is empty.
+        """
+        scope = Scope(org=org, user=user)
+        return Memories(self, lambda: scope)
+
+    def as_caller(self, scope: Callable[[], Scope]) -> Memories:
+        """The store as whoever calls: `scope` is asked anew for each operation (a context variable, a request)."""
+        return Memories(self, scope)
+
+    def perform(self, operation: Operation, scope: Scope) -> Any:
+        """Run one operation under a scope."""
+        space = self.space
+        return self._driver.perform(operation, self._access(scope), space.embedder)
+
+    def migrate(self) -> list[str]:
+        """Bring the schema up to date and record the embedder's space; the names of what was applied.
+
+        Raises:
+            PermissionDenied: If this connection may not; names what to run.
+        """
+        done = StoreAdmin.of_pool(self._driver.pool, schema=self.schema).migrate(self._given_embedder)
+        self._space = None
+        return done
+
+    def maintain(self) -> dict[str, int]:
+        """Recount frequencies and refresh what is derived; what was done, counted.
+
+        Raises:
+            PermissionDenied: If this connection may not; names what to run.
+        """
+        return StoreAdmin.of_pool(self._driver.pool, schema=self.schema).maintain()
+
+    def close(self) -> None:
+        """Close the pool that this store opened, and let go of the built-in Postgres."""
+        if self._owns_pool:
+            self._driver.pool.close()
+        self._release_server()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncMemoryStore(_Store):
+    """`MemoryStore`, awaited: `async with AsyncMemoryStore.connect(…) as store`, or `store = await …connect(…)`.
+
+    It belongs to the event loop that opened it.
+    """
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any] | None,
+        *,
+        schema: str = "lore",
+        embedder: Embedder | None = None,
+        on_embedding_error: OnEmbeddingError = "degrade",
+        make_pool: Callable[[str], AsyncConnectionPool[Any]] | None = None,
+        conninfo: Callable[[], str] = lambda: "",
+    ) -> None:
+        super().__init__(schema, embedder, on_embedding_error)
+        self._pool = pool
+        self._make_pool = make_pool
+        self._conninfo = conninfo
+        self._driver: AsyncDriver | None = None
+        self._opening: asyncio.Lock | None = None
+
+    @classmethod
+    def connect(
+        cls,
+        conninfo: str | AsyncConnectionPool[Any],
+        *,
+        embedder: Embedder | None = None,
+        schema: str = "lore",
+        password: Callable[[], str] | None = None,
+        min_size: int = 1,
+        max_size: int = 8,
+        timeout_s: float = 30,
+        prepare_threshold: int | None = 5,
+        on_embedding_error: OnEmbeddingError = "degrade",
+        connect_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """As `MemoryStore.connect`; opens when awaited or entered."""
+
+        def make_pool(target: str) -> AsyncConnectionPool[Any]:
+            return AsyncConnectionPool(
+                target,
+                kwargs=pool_options(
+                    prepare_threshold=prepare_threshold, password=password, connect=connect_options or {}
+                ),
+                min_size=min_size,
+                max_size=max_size,
+                timeout=timeout_s,
+                open=False,
+                name="lore-retriever",
+            )
+
+        options: dict[str, Any] = {
+            "schema": schema,
+            "embedder": embedder,
+            "on_embedding_error": on_embedding_error,
+        }
+        if isinstance(conninfo, AsyncConnectionPool):
+            return cls(conninfo, **options)
+        return cls(None, make_pool=make_pool, conninfo=lambda: conninfo, **options)
+
+    @classmethod
+    def embedded(
+        cls,
+        path: Path | str | None = None,
+        *,
+        embedder: Embedder | None = None,
+        schema: str = "lore",
+        **options: Any,
+    ) -> Self:
+        """As `MemoryStore.embedded`; starts the server when awaited or entered."""
+        store = cls.connect("", embedder=embedder, schema=schema, **options)
+
+        def start() -> str:
+            from lore_retriever import embedded
+
+            server = embedded.start(path)
+            try:
+                StoreAdmin.connect(server.conninfo(), schema=schema).migrate(embedder, default_to_offline=True)
+            except BaseException:
+                server.release()
+                raise
+            store._server = server
+            return server.conninfo()
+
+        store._conninfo = start
+        return store
+
+    @staticmethod
+    def admin(conninfo: str, *, schema: str = "lore") -> StoreAdmin:
+        """As `MemoryStore.admin`."""
+        return StoreAdmin.connect(conninfo, schema=schema)
+
+    async def open(self) -> Self:
+        """Open the pool, once; the store itself."""
+        if self._driver is not None:
+            return self
+        if self._pool is None:
+            assert self._make_pool is not None
+            pool = self._make_pool(await asyncio.to_thread(self._conninfo))
+            try:
+                await pool.open(wait=True, timeout=pool.timeout)
+            except (PoolTimeout, psycopg.OperationalError) as error:
+                await pool.close()
+                self._release_server()
+                raise StoreUnavailable(
+                    f"no connection within {pool.timeout:g} s: {error}. Check that the server runs and the connection string is right."
+                ) from error
+            self._pool = pool
+        self._driver = AsyncDriver(self._pool)
+        self._driver.claim_loop()
+        self._opening = asyncio.Lock()
+        return self
+
+    @property
+    def is_on_its_loop(self) -> bool:
+        """Whether the running event loop is the one this store was opened on."""
+        return self._driver is not None and self._driver.is_on_its_loop
+
+    def _opened(self) -> AsyncDriver:
+        if self._driver is None:
+            raise StoreUnavailable(
+                "this store is not open yet. Use `async with AsyncMemoryStore.connect(…)` or await it."
+            )
+        return self._driver
+
+    async def open_space(self) -> OpenSpace:
+        """As `MemoryStore.space`."""
+        if self._space is None:
+            driver = self._opened()
+            assert self._opening is not None
+            async with self._opening:
+                if self._space is None:
+                    self._learn(await driver.transact(facts_body, self._access(None)))
+        assert self._space is not None
+        return self._space
+
+    def as_user(self, org: str, user: str) -> AsyncMemories:
+        """As `MemoryStore.as_user`."""
+        scope = Scope(org=org, user=user)
+        return AsyncMemories(self, lambda: scope)
+
+    def as_caller(self, scope: Callable[[], Scope]) -> AsyncMemories:
+        """As `MemoryStore.as_caller`."""
+        return AsyncMemories(self, scope)
+
+    async def perform(self, operation: Operation, scope: Scope) -> Any:
+        """Run one operation under a scope."""
+        space = await self.open_space()
+        return await self._opened().perform(operation, self._access(scope), space.embedder)
+
+    async def migrate(self) -> list[str]:
+        """As `MemoryStore.migrate`."""
+        pool = self._opened().pool
+        done = await asyncio.to_thread(StoreAdmin.like_pool(pool, schema=self.schema).migrate, self._given_embedder)
+        self._space = None
+        return done
+
+    async def maintain(self) -> dict[str, int]:
+        """As `MemoryStore.maintain`."""
+        return await asyncio.to_thread(StoreAdmin.like_pool(self._opened().pool, schema=self.schema).maintain)
+
+    async def close(self) -> None:
+        """Close the pool that this store opened, and let go of the built-in Postgres."""
+        if self._make_pool is not None and self._pool is not None:
+            await self._pool.close()
+        if self._server is not None:
+            await asyncio.to_thread(self._release_server)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,247 @@
+"""What one caller can do with a store: `Memories` and `AsyncMemories`, the same methods twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from lore_retriever.filters.tree import Filter
+from lore_retriever.inputs import new_memory
+from lore_retriever.operations import reading, writing
+from lore_retriever.operations.writing import StoredIds
+from lore_retriever.types import Memory, NewMemory, Recall, Scope
+
+if TYPE_CHECKING:
+    from lore_retriever.store import AsyncMemoryStore, MemoryStore
+
+__all__ = ["AsyncMemories", "Memories"]
+
+FilterInput: TypeAlias = "Mapping[str, Any] | Filter | None"
+Page = list[Memory]
+Ids = list[str]
+
+
+class Memories:
+    """A store as one caller sees it: the organisation's shared memories and the user's own.
+
+    Made by `MemoryStore.as_user` or `as_caller`; cheap, safe to share between threads.
+    """
+
+    def __init__(self, store: MemoryStore, scope: Callable[[], Scope]) -> None:
+        self.store = store
+        self._scope = scope
+
+    @property
+    def scope(self) -> Scope:
+        """On whose behalf the next call runs."""
+        return self._scope()
+
+    def remember(self, content: str, *, id: str | None = None, **fields: Any) -> str:  # noqa: A002
+        """Store one memory; its id. `fields` are those of `NewMemory`; an own memory of that id is replaced.
+
+        Raises:
+            InvalidInput: If a field cannot be stored; nothing is.
+        """
+        return self.remember_many([new_memory(content=content, id=id, **fields)])[0]
+
+    def remember_many(
+        self,
+        memories: Iterable[NewMemory],
+        *,
+        embed: bool = True,
+        on_error: Literal["raise", "skip"] = "raise",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> StoredIds:
+        """Store memories in one transaction, whole or not at all; their ids.
+
+        Args:
+            memories: Any iterable. The last of several with one id wins.
+            embed: False leaves the vectors to `embed`: searchable at once by the lexical legs.
+            on_error: `skip` leaves out what is refused, logs it, and names it in `.refused` of what is returned.
+            progress: Called with (done, total) windows while they are embedded.
+        """
+        space = self.store.space
+        ids: StoredIds = self.store.perform(
+            writing.remember_many(space, memories, embed=embed, on_error=on_error, progress=progress),
+            self.scope,
+        )
+        return ids
+
+    def recall(
+        self,
+        query: str | Iterable[str],
+        *,
+        limit: int = 10,
+        filter: FilterInput = None,  # noqa: A002
+        kinds: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+    ) -> Recall:
+        """Search: one SQL statement, at most `limit` hits, best first.
+
+        Args:
+            query: One query, or up to eight short ones that are fused into one ranking.
+            filter: Conditions on metadata and on `lore_…` fields, in the `$` language.
+            kinds: Only memories of these kinds.
+            as_of: A point in time; what was created later, or was invalid or expired then, is not seen.
+
+        Raises:
+            InvalidInput: If an argument cannot be used.
+            EmbeddingFailed: If the query cannot be embedded and the store was opened with `on_embedding_error="raise"`.
+        """
+        operation = reading.recall(self.store.space, query, limit=limit, filter=filter, kinds=kinds, as_of=as_of)
+        found: Recall = self.store.perform(operation, self.scope)
+        return found
+
+    def get(self, id: str) -> Memory:  # noqa: A002
+        """The whole memory of that id; one's own wins over a shared one.
+
+        Raises:
+            NotFound: If none is visible here.
+        """
+        memory: Memory = self.store.perform(reading.get_memory(id), self.scope)
+        return memory
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        kind: str | None = None,
+        pinned: bool | None = None,
+        after: str | None = None,
+        filter: FilterInput = None,  # noqa: A002
+    ) -> Page:
+        """Visible memories, newest first, texts cut to 1,200 characters; `after` names the last id of the page before."""
+        operation = reading.list_memories(limit=limit, kind=kind, pinned=pinned, after=after, filter=filter)
+        found: Page = self.store.perform(operation, self.scope)
+        return found
+
+    def update(self, id: str, *, version: int | None = None, **changes: Any) -> None:  # noqa: A002
+        """Change fields of an own memory; a new text replaces windows and vectors with it.
+
+        Args:
+            version: Only if it is still at this version.
+
+        Raises:
+            NotFound: If no memory of one's own has that id.
+            InvalidInput: If a field cannot be stored, or the version has moved on.
+        """
+        self.store.perform(writing.update(self.store.space, id, changes, version=version), self.scope)
+
+    def invalidate(self, id: str, *, superseded_by: str | None = None) -> None:  # noqa: A002
+        """Take an own memory out of every search; `superseded_by` names its visible successor.
+
+        Raises:
+            NotFound: If either is not there.
+        """
+        self.store.perform(writing.invalidate(id, superseded_by=superseded_by), self.scope)
+
+    def restore(self, id: str) -> None:  # noqa: A002
+        """Make an invalidated own memory live again.
+
+        Raises:
+            NotFound: If no memory of one's own has that id.
+        """
+        self.store.perform(writing.restore(id), self.scope)
+
+    def forget(self, id: str) -> None:  # noqa: A002
+        """Remove an own memory from every table, for good.
+
+        Raises:
+            NotFound: If no memory of one's own has that id.
+        """
+        self.store.perform(writing.forget_one(id), self.scope)
+
+    def forget_many(self, ids: Iterable[str]) -> Ids:
+        """Remove own memories from every table; the ids that were there. Unknown ids are no error."""
+        gone: Ids = self.store.perform(writing.forget([*ids]), self.scope)
+        return gone
+
+
+class AsyncMemories:
+    """`Memories`, awaited. Made by `AsyncMemoryStore.as_user` or `as_caller`."""
+
+    def __init__(self, store: AsyncMemoryStore, scope: Callable[[], Scope]) -> None:
+        self.store = store
+        self._scope = scope
+
+    @property
+    def scope(self) -> Scope:
+        """On whose behalf the next call runs."""
+        return self._scope()
+
+    async def remember(self, content: str, *, id: str | None = None, **fields: Any) -> str:  # noqa: A002
+        """As `Memories.remember`."""
+        return (await self.remember_many([new_memory(content=content, id=id, **fields)]))[0]
+
+    async def remember_many(
+        self,
+        memories: Iterable[NewMemory],
+        *,
+        embed: bool = True,
+        on_error: Literal["raise", "skip"] = "raise",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> StoredIds:
+        """As `Memories.remember_many`."""
+        space = await self.store.open_space()
+        ids: StoredIds = await self.store.perform(
+            writing.remember_many(space, memories, embed=embed, on_error=on_error, progress=progress),
+            self.scope,
+        )
+        return ids
+
+    async def recall(
+        self,
+        query: str | Iterable[str],
+        *,
+        limit: int = 10,
+        filter: FilterInput = None,  # noqa: A002
+        kinds: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+    ) -> Recall:
+        """As `Memories.recall`."""
+        space = await self.store.open_space()
+        operation = reading.recall(space, query, limit=limit, filter=filter, kinds=kinds, as_of=as_of)
+        found: Recall = await self.store.perform(operation, self.scope)
+        return found
+
+    async def get(self, id: str) -> Memory:  # noqa: A002
+        """As `Memories.get`."""
+        memory: Memory = await self.store.perform(reading.get_memory(id), self.scope)
+        return memory
+
+    async def list(
+        self,
+        *,
+        limit: int = 50,
+        kind: str | None = None,
+        pinned: bool | None = None,
+        after: str | None = None,
+        filter: FilterInput = None,  # noqa: A002
+    ) -> Page:
+        """As `Memories.list`."""
+        operation = reading.list_memories(limit=limit, kind=kind, pinned=pinned, after=after, filter=filter)
+        found: Page = await self.store.perform(operation, self.scope)
+        return found
+
+    async def update(self, id: str, *, version: int | None = None, **changes: Any) -> None:  # noqa: A002
+        """As `Memories.update`."""
+        space = await self.store.open_space()
+        await self.store.perform(writing.update(space, id, changes, version=version), self.scope)
+
+    async def invalidate(self, id: str, *, superseded_by: str | None = None) -> None:  # noqa: A002
+        """As `Memories.invalidate`."""
+        await self.store.perform(writing.invalidate(id, superseded_by=superseded_by), self.scope)
+
+    async def restore(self, id: str) -> None:  # noqa: A002
+        """As `Memories.restore`."""
+        await self.store.perform(writing.restore(id), self.scope)
+
+    async def forget(self, id: str) -> None:  # noqa: A002
+        """As `Memories.forget`."""
+        await self.store.perform(writing.forget_one(id), self.scope)
+
+    async def forget_many(self, ids: Iterable[str]) -> Ids:
+        """As `Memories.forget_many`."""
+        gone: Ids = await self.store.perform(writing.forget([*ids]), self.scope)
+        return gone
