@@ -256,9 +256,7 @@ def test_a_vector_that_cannot_be_stored_is_passed_on_and_not_kept(tmp_path: Path
         asked.extend(texts)
         return [[0.0, 0.0] if text == "zero" else [3.0, 4.0] for text in texts]
 
-    with CachedEmbedder(
-        CallableEmbedder(embed, dimensions=2, model="mine"), tmp_path / "cache.sqlite"
-    ) as cached:
+    with CachedEmbedder(CallableEmbedder(embed, dimensions=2, model="mine"), tmp_path / "cache.sqlite") as cached:
         for _ in range(2):
             assert cached.embed_texts(["zero", "fine"]) == [[0.0, 0.0], pytest.approx([0.6, 0.8])]
     assert asked == ["zero", "fine", "zero"]

@@ -24,9 +24,7 @@ def cosine(one: Vector, other: Vector) -> float:
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_vectors_have_384_numbers_and_unit_length(embedder: OfflineEmbedder) -> None:
@@ -84,9 +82,7 @@ def test_tokens_are_counted_with_prefix_and_special_tokens(embedder: OfflineEmbe
 
 
 def test_windows_fit_the_model(embedder: OfflineEmbedder) -> None:
-    text = (
-        "".join(f"0x{number:08x}; " for number in range(400)) + "ある晴れた日のこと、魔法以上の愉快が。" * 60
-    )
+    text = "".join(f"0x{number:08x}; " for number in range(400)) + "ある晴れた日のこと、魔法以上の愉快が。" * 60
     windows = split_windows(text, max_tokens=embedder.max_tokens, count_tokens=embedder.count_tokens)
     assert max(embedder.count_tokens(text[window.start : window.end]) for window in windows) <= 512
 

@@ -44,9 +44,7 @@ def no_tokens(text: str) -> int:
     return 0
 
 
-def spans(
-    content: str, *, max_tokens: int | None = None, count: Callable[[str], int] = no_tokens
-) -> list[str]:
+def spans(content: str, *, max_tokens: int | None = None, count: Callable[[str], int] = no_tokens) -> list[str]:
     """The texts of the windows, after checking that they follow each other from 0 to the end."""
     windows = split_windows(content, max_tokens=max_tokens, count_tokens=count)
     assert [window.ordinal for window in windows] == list(range(len(windows)))

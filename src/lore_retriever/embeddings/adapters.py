@@ -286,9 +286,7 @@ class CallableEmbedder(_Adapter):
 def _require(value: object, embedder: str, *methods: str) -> None:
     missing = [method for method in methods if not callable(getattr(value, method, None))]
     if missing:
-        raise InvalidInput(
-            f"{embedder} was given a {type(value).__name__}, which has no {' and no '.join(missing)}."
-        )
+        raise InvalidInput(f"{embedder} was given a {type(value).__name__}, which has no {' and no '.join(missing)}.")
 
 
 def _name_of(value: object) -> str:

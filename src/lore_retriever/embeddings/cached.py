@@ -104,9 +104,7 @@ class CachedEmbedder:
         if getattr(self, "_opened", None) is not None:
             self.close()
 
-    def _embed(
-        self, role: str, texts: Sequence[str], embed: Callable[[Sequence[str]], list[Vector]]
-    ) -> list[Vector]:
+    def _embed(self, role: str, texts: Sequence[str], embed: Callable[[Sequence[str]], list[Vector]]) -> list[Vector]:
         keys = [_text_hash(text) for text in texts]
         stored = self._read(role, list(dict.fromkeys(keys)))
         found: dict[bytes, Vector] = {key: self._unpacked(blob) for key, blob in stored.items()}
@@ -176,9 +174,7 @@ class CachedEmbedder:
                 raise self._unusable(str(error)) from error
 
     def _unusable(self, why: str) -> InvalidInput:
-        return InvalidInput(
-            f"{self._path} is not a usable cache of vectors ({why}): delete it, or name another file."
-        )
+        return InvalidInput(f"{self._path} is not a usable cache of vectors ({why}): delete it, or name another file.")
 
 
 def _open(path: Path) -> sqlite3.Connection:

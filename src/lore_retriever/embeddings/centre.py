@@ -67,9 +67,7 @@ def _sampled_windows(paths: Sequence[Path], embedder: Embedder, *, per_file: int
             yield text[window.start : window.end]
 
 
-def measure_centre(
-    paths: Sequence[Path], embedder: Embedder, *, per_file: int, seed: int
-) -> dict[str, object]:
+def measure_centre(paths: Sequence[Path], embedder: Embedder, *, per_file: int, seed: int) -> dict[str, object]:
     """The centre over a sample of the files' windows, with its space and the number of texts."""
     vectors: list[Vector] = []
     for text in _sampled_windows(paths, embedder, per_file=per_file, seed=seed):
@@ -90,9 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from lore_retriever.embeddings.offline import OfflineEmbedder
 
     parser = argparse.ArgumentParser(description="Measure the mean vector of OfflineEmbedder's space.")
-    parser.add_argument(
-        "files", nargs="+", type=Path, help="plain text, Markdown or JSONL with a field `text`"
-    )
+    parser.add_argument("files", nargs="+", type=Path, help="plain text, Markdown or JSONL with a field `text`")
     parser.add_argument("--per-file", type=int, default=150, help="texts drawn from each file (default 150)")
     parser.add_argument("--seed", type=int, default=7, help="seed of the draw (default 7)")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")

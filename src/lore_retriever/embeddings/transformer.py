@@ -190,9 +190,7 @@ class _Loaded:
         if prompt is None:
             prompt = self._model.prompts.get(role) or ""
         if hasattr(self._tokenizer, "backend_tokenizer"):
-            return len(
-                self._tokenizer(prompt + text, truncation=False, padding=False, verbose=False)["input_ids"]
-            )
+            return len(self._tokenizer(prompt + text, truncation=False, padding=False, verbose=False)["input_ids"])
         return token_bound(prompt + text)
 
 
@@ -223,6 +221,14 @@ def _name_of(source: Any, model: Any) -> str:
         raise InvalidInput("this SentenceTransformer does not know its name: give name=.")
     path = Path(name)
     return path.resolve().name if path.exists() else name
+
+
+def _pooling_of(module: Any) -> str | None:
+    """How a module pools, under the names of newer and older versions of the library; None if it does not."""
+    mode = getattr(module, "pooling_mode", None)
+    if mode is None and hasattr(module, "get_pooling_mode_str"):
+        mode = module.get_pooling_mode_str()
+    return mode if isinstance(mode, str) else None
 
 
 def _revision_of(model: Any) -> str:
@@ -308,8 +314,8 @@ class E5Embedder(SentenceTransformerEmbedder):
     def _load(self) -> Any:
         model = super()._load()
         for module in model:
-            mode = module.get_pooling_mode_str() if hasattr(module, "get_pooling_mode_str") else "mean"
-            if mode != "mean":
+            mode = _pooling_of(module)
+            if mode not in (None, "mean"):
                 raise InvalidInput(
                     f"{self._source} pools by {mode!r}, models of the e5 family by 'mean': "
                     "use SentenceTransformerEmbedder for it."

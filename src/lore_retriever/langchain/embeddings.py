@@ -43,9 +43,7 @@ class _LoreEmbeddings(Embeddings):
 
     async def aembed_query(self, text: str) -> list[float]:
         own = getattr(self.embedder, "aembed_queries", None)
-        return _lists(await (own([text]) if own else asyncio.to_thread(self.embedder.embed_queries, [text])))[
-            0
-        ]
+        return _lists(await (own([text]) if own else asyncio.to_thread(self.embedder.embed_queries, [text])))[0]
 
 
 def _lists(vectors: Sequence[Vector]) -> list[list[float]]:

@@ -48,9 +48,7 @@ class _LoreEmbedding(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         own = getattr(self._embedder, "aembed_queries", None)
-        return _lists(
-            await (own([query]) if own else asyncio.to_thread(self._embedder.embed_queries, [query]))
-        )[0]
+        return _lists(await (own([query]) if own else asyncio.to_thread(self._embedder.embed_queries, [query])))[0]
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
