@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
+from lore_retriever.config import FusionConfig
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.legs import Place, combined, leg_ranking, leg_sets
 from lore_retriever.evaluation.runs import Ranked, Run
 from lore_retriever.evaluation.suites import Query, Suite
-from lore_retriever.migrations import search_path
 from lore_retriever.operations.common import halfvec_text
 from lore_retriever.operations.reading import filter_json
 from lore_retriever.queries import query as statement
 from lore_retriever.types import LEGS, LegName, Scope
 
-__all__ = ["Answer", "Connection", "Laboratory", "Rows", "Session", "rows_of", "scope_of"]
+if TYPE_CHECKING:
+    import psycopg
+
+    from lore_retriever.admin import StoreAdmin
+
+__all__ = ["Answer", "Laboratory", "Rows", "Session", "config_of", "rows_of", "scope_of", "write_config"]
 
 Rows = list[dict[str, Any]]
 
 _OUTCOME = ("accepted_run", "accepted_at")
 """Columns of fusion_config that tell where the knobs come from."""
-
-
-class Connection(Protocol):
-    """What a psycopg connection in autocommit offers here; its role may act as the service role."""
-
-    def execute(self, query: Any, params: Any = None) -> Any:
-        """Runs one statement and returns its cursor."""
-
-    def transaction(
-        self, savepoint_name: str | None = None, force_rollback: bool = False
-    ) -> AbstractContextManager[Any]:
-        """One transaction; with `force_rollback` nothing of it stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,66 +47,44 @@ class Answer:
 
 
 class Laboratory:
-    """A migrated database that holds suites, and the embedder of its active space.
+    """A migrated database that holds suites, and the embedder of the space that is searched."""
 
-    Args:
-        connection: An administrator's, in autocommit.
-        schema: Where the store lives.
-    """
-
-    def __init__(self, connection: Connection, embedder: Embedder, *, schema: str = "lore") -> None:
-        self.connection = connection
+    def __init__(self, admin: StoreAdmin, embedder: Embedder) -> None:
+        self.admin = admin
         self.embedder = embedder
-        schemas = [row["name"] for row in rows_of(connection, "extension_schemas")]
-        self.search_path = search_path(schema, schemas)
 
-    def enter_service(self) -> None:
-        """Act as the service role until the transaction ends."""
-        rows_of(self.connection, "enter_service", {"search_path": self.search_path})
-
-    def knobs(self) -> dict[str, float]:
-        """The knobs in use, shipped defaults included."""
-        with self.connection.transaction():
-            self.enter_service()
-            (row,) = rows_of(self.connection, "fusion_in_use")
-        return {name: value for name, value in row["knobs"].items() if name not in _OUTCOME}
+    def config(self) -> FusionConfig:
+        """The settings in use."""
+        with self.admin.service() as cursor:
+            return _config_in_use(cursor)
 
     @contextmanager
-    def trial(self, knobs: Mapping[str, float] | None = None) -> Iterator[Session]:
-        """Searches with these knobs and the shipped defaults for all others; None keeps the knobs in use.
-
-        Nothing that happens inside stays.
+    def trial(self, config: FusionConfig | None = None) -> Iterator[Session]:
+        """Searches with these settings, or with those in use. Nothing that happens inside stays.
 
         Raises:
-            InvalidInput: If a knob does not exist. A value out of range is the database's own error.
+            PermissionDenied: If the connection may not act as the service role.
         """
-        with self.connection.transaction(force_rollback=True):
-            self.enter_service()
-            if knobs is not None:
-                self.write_knobs(knobs)
-            (row,) = rows_of(self.connection, "fusion_in_use")
-            yield Session(self, row["knobs"])
-
-    def write_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """Replace the row of fusion_config, inside the caller's transaction, as the service role.
-
-        Raises:
-            InvalidInput: If a knob does not exist.
-        """
-        rows_of(self.connection, "clear_fusion")
-        (row,) = rows_of(self.connection, "fusion_in_use")
-        if unknown := sorted(knobs.keys() - row["knobs"].keys()):
-            known = sorted(row["knobs"].keys() - set(_OUTCOME))
-            raise InvalidInput(f"knobs {unknown!r} do not exist; there are {known!r}.")
-        rows_of(self.connection, "write_fusion", {"knobs": json.dumps(dict(knobs))})
+        with self.admin.service() as cursor:
+            cursor.execute("SAVEPOINT trial")
+            try:
+                if config is not None:
+                    write_config(cursor, config)
+                yield Session(cursor, self.embedder, _config_in_use(cursor))
+            finally:
+                # What ends otherwise, a crash above all, ends the whole transaction.
+                cursor.execute("ROLLBACK TO SAVEPOINT trial")
 
 
 class Session:
     """Searches inside one trial."""
 
-    def __init__(self, laboratory: Laboratory, knobs: Mapping[str, Any]) -> None:
-        self._laboratory = laboratory
-        self.knobs = {name: value for name, value in knobs.items() if name not in _OUTCOME}
+    def __init__(self, cursor: psycopg.Cursor[Any], embedder: Embedder, config: FusionConfig) -> None:
+        self._cursor = cursor
+        self._embedder = embedder
+        (row,) = cursor.execute("SELECT current_setting('search_path') AS path").fetchall()
+        self._search_path = row["path"]
+        self.config = config
 
     def ask(self, query: Query, scope: Scope, *, k: int = 10, vectors: bool = True) -> Answer:
         """Search as the user role under a scope.
@@ -121,9 +93,7 @@ class Session:
             k: Hits wanted; each leg's pool is this times `pool_multiplier`.
             vectors: False leaves the vector leg out.
         """
-        laboratory = self._laboratory
-        connection = laboratory.connection
-        embedded = laboratory.embedder.embed_queries(query.texts) if vectors else None
+        embedded = self._embedder.embed_queries(query.texts) if vectors else None
         asked = {
             "queries": list(query.texts),
             "embeddings": None if embedded is None else [halfvec_text(vector) for vector in embedded],
@@ -132,11 +102,11 @@ class Session:
             "kinds": None,
             "as_of": query.as_of,
         }
-        place = {"search_path": laboratory.search_path, "role": "lore_user", "space": ""}
-        rows_of(connection, "enter_scope", {**place, "org": scope.org, "user": scope.user})
-        hits = rows_of(connection, "recall", asked)
-        proposed = rows_of(connection, "leg_places", asked)
-        named = rows_of(connection, "ids_of_keys", {"keys": [row["key"] for row in proposed]})
+        place = {"search_path": self._search_path, "role": "lore_user", "space": ""}
+        rows_of(self._cursor, "enter_scope", {**place, "org": scope.org, "user": scope.user})
+        hits = rows_of(self._cursor, "recall", asked)
+        proposed = rows_of(self._cursor, "leg_places", asked)
+        named = rows_of(self._cursor, "ids_of_keys", {"keys": [row["key"] for row in proposed]})
         return Answer([(row["id"], row["score"]) for row in hits], _places(proposed, named))
 
     def runs(self, suite: Suite, *, k: int = 10, code_version: str = "", vectors: bool = True) -> list[Run]:
@@ -148,26 +118,31 @@ class Session:
         present = {leg for answer in answers.values() for place in answer.places for leg in place.ranks}
         for leg in (leg for leg in LEGS if leg in present):
             rankings[leg] = {each: leg_ranking(answer.places, leg) for each, answer in answers.items()}
-        weights, rrf_k = self._weights(), int(self.knobs["rrf_k"])
+        weights, rrf_k = self._weights(), self.config.rrf_k
         for name, legs in leg_sets(present).items():
             rankings[name] = {
-                each: combined(answer.places, legs, weights, rrf_k=rrf_k)[:k]
-                for each, answer in answers.items()
+                each: combined(answer.places, legs, weights, rrf_k=rrf_k)[:k] for each, answer in answers.items()
             }
         return [self._run(suite, system, found, code_version) for system, found in rankings.items()]
 
     def _weights(self) -> dict[LegName, float]:
-        return {leg: float(self.knobs[f"{leg}_weight"]) for leg in LEGS}
+        config = self.config
+        return {
+            "vector": config.vector_weight,
+            "exact": config.exact_weight,
+            "relaxed": config.relaxed_weight,
+            "alias": config.alias_weight,
+        }
 
     def _run(
         self, suite: Suite, system: str, found: Mapping[str, Sequence[tuple[str, float]]], code_version: str
     ) -> Run:
-        space = str(self._laboratory.embedder.space)
+        space = str(self._embedder.space)
         return Run(
             suite=suite.name,
             system=system,
             rankings={each: tuple(Ranked(*place) for place in ranking) for each, ranking in found.items()},
-            settings={**self.knobs, "space": space},
+            settings={**self.config.model_dump(), "space": space},
             data_hash=suite.fingerprint,
             code_version=code_version,
         )
@@ -181,13 +156,39 @@ def scope_of(suite: Suite, scope: str | None, owner: str | None = None) -> Scope
     return Scope(org=f"eval/{suite.corpus_fingerprint[:12]}/{scope or ''}", user=owner or "reader")
 
 
-def rows_of(connection: Connection, name: str, params: Mapping[str, Any] | None = None) -> Rows:
-    """The rows of a statement of `sql/queries`, as dictionaries; none for a statement that returns none."""
-    cursor = connection.execute(statement(name), params)
-    if cursor.description is None:
-        return []
-    columns = [column.name for column in cursor.description]
-    return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+def rows_of(cursor: psycopg.Cursor[Any], name: str, params: Mapping[str, Any] | None = None) -> Rows:
+    """The rows of a statement of `sql/queries`; none for a statement that returns none."""
+    cursor.execute(statement(name), params)
+    return cursor.fetchall() if cursor.description is not None else []
+
+
+def config_of(knobs: Mapping[str, Any]) -> FusionConfig:
+    """Settings with these knobs and the shipped defaults for all others.
+
+    Raises:
+        InvalidInput: If a knob does not exist or its value is out of range.
+    """
+    try:
+        return FusionConfig(**knobs)
+    except ValidationError as error:
+        first = error.errors()[0]
+        knob = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(f"knob {knob!r} = {knobs.get(knob)!r}: {first['msg']}.") from error
+
+
+def write_config(cursor: psycopg.Cursor[Any], config: FusionConfig, *, run: int | None = None) -> None:
+    """Replace the row of fusion_config, as the service role and in the caller's transaction.
+
+    Args:
+        run: The recorded acceptance that justifies it.
+    """
+    rows_of(cursor, "clear_fusion")
+    rows_of(cursor, "write_fusion", {"knobs": config.model_dump_json(), "run": run})
+
+
+def _config_in_use(cursor: psycopg.Cursor[Any]) -> FusionConfig:
+    (row,) = rows_of(cursor, "fusion_in_use")
+    return FusionConfig(**{name: value for name, value in row["knobs"].items() if name not in _OUTCOME})
 
 
 def _places(proposed: Rows, named: Rows) -> list[Place]:

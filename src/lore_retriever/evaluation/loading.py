@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from lore_retriever.evaluation.laboratory import Laboratory, rows_of, scope_of
+from lore_retriever.evaluation.laboratory import scope_of
 from lore_retriever.evaluation.suites import Document, Suite
+from lore_retriever.operations.common import fetch
 from lore_retriever.types import NewMemory, Scope
 
-__all__ = ["Remember", "load_suite", "memory_of"]
+if TYPE_CHECKING:
+    from lore_retriever.store import MemoryStore
 
-Remember = Callable[[Scope, Sequence[NewMemory]], object]
-"""Stores memories under a scope, whole or not at all."""
+__all__ = ["load_suite", "memory_of"]
 
 _BATCH = 200
 
 
 def load_suite(
     suite: Suite,
-    laboratory: Laboratory,
-    remember: Remember,
+    store: MemoryStore,
     *,
     progress: Callable[[int], object] | None = None,
 ) -> int:
     """Store the documents that are not there yet; how many were stored.
 
-    A scope that holds as many memories as it should is left alone, so a load that broke off goes on and a
-    second one does nothing.
+    A user who sees as many memories as they should is left alone, so a load that broke off goes on and a
+    second one does nothing. Statistics are not recounted: call `store.maintain()` when something was stored.
 
     Args:
         progress: Called with the number of documents done since the last call.
@@ -36,15 +37,15 @@ def load_suite(
         shelves.setdefault(scope_of(suite, document.scope, document.owner), []).append(document)
     stored = 0
     for scope, documents in shelves.items():
-        if _count(laboratory, scope) != len(documents):
-            for start in range(0, len(documents), _BATCH):
-                batch = documents[start : start + _BATCH]
-                remember(scope, [memory_of(document) for document in batch])
+        (counted,) = store.perform(fetch("count_memories"), scope)
+        whole = counted["n"] == len(documents)
+        for start in range(0, len(documents), _BATCH):
+            batch = documents[start : start + _BATCH]
+            if not whole:
+                store.as_user(scope.org, scope.user).remember_many([memory_of(each) for each in batch])
                 stored += len(batch)
-                if progress is not None:
-                    progress(len(batch))
-        elif progress is not None:
-            progress(len(documents))
+            if progress is not None:
+                progress(len(batch))
     return stored
 
 
@@ -57,11 +58,3 @@ def memory_of(document: Document) -> NewMemory:
         metadata=dict(document.metadata),
         created_at=document.created_at,
     )
-
-
-def _count(laboratory: Laboratory, scope: Scope) -> int:
-    place = {"search_path": laboratory.search_path, "role": "lore_user", "space": ""}
-    with laboratory.connection.transaction():
-        rows_of(laboratory.connection, "enter_scope", {**place, "org": scope.org, "user": scope.user})
-        (row,) = rows_of(laboratory.connection, "count_memories")
-    return int(row["n"])

@@ -114,9 +114,7 @@ def misspelling_probes(suite: Suite, *, size: int = 300, seed: int = 0, min_lett
     return _probes(suite, "misspelt", queries, qrels)
 
 
-def edge_probes(
-    suite: Suite, *, size: int = 300, min_chars: int = 2_400, seed: int = 0
-) -> tuple[Suite, Suite]:
+def edge_probes(suite: Suite, *, size: int = 300, min_chars: int = 2_400, seed: int = 0) -> tuple[Suite, Suite]:
     """Sentences from the first and from the last tenth of long texts: head probes, tail probes.
 
     Both ask for the same texts, word for word, and a sentence stands in no other text of the corpus. What is
@@ -141,21 +139,21 @@ def edge_probes(
 def isolation_probes(suite: Suite, *, size: int = 100, seed: int = 0) -> Suite:
     """Texts that also exist, word for word, with another user and in another organisation.
 
-    Each is asked for by its opening words; its own copy is relevant and both foreign copies are forbidden.
+    Each is asked for by its opening words; its own copy is relevant and both foreign copies are forbidden. The
+    corpus holds the texts drawn and their copies, nothing else.
     """
-    copies: list[Document] = []
+    documents: list[Document] = []
     queries: list[Query] = []
     for number, document in _draw(suite.documents, size, seed):
         colleague = replace(document, id=f"{document.id}~colleague", owner="isolation-colleague")
         stranger = replace(document, id=f"{document.id}~stranger", scope="isolation-stranger")
-        copies += [colleague, stranger]
+        documents += [document, colleague, stranger]
         forbidden = frozenset({colleague.id, stranger.id})
         text = " ".join(document.text[:300].split()[:12])
         query = Query(f"isolation:{number}", (text,), scope=document.scope, forbidden=forbidden)
         queries.append(replace(query, metadata={"document": document.id}))
     qrels = {query.id: {query.metadata["document"]: 1} for query in queries}
-    widened = replace(suite, documents=suite.documents + tuple(copies))
-    return _probes(widened, "isolation", queries, qrels)
+    return _probes(replace(suite, documents=tuple(documents)), "isolation", queries, qrels)
 
 
 def short_query_probes(suite: Suite, *, max_queries: int = 3) -> Suite:

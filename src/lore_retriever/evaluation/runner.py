@@ -1,0 +1,100 @@
+"""Asks a store a suite's queries, the way an application does, and puts every system into one report."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from lore_retriever import __version__
+from lore_retriever.config import FusionConfig
+from lore_retriever.evaluation.baselines import Bm25, ExactVectors, fuse_convex, fuse_reciprocal, tune_convex
+from lore_retriever.evaluation.laboratory import Laboratory, scope_of
+from lore_retriever.evaluation.runs import Ranked, Run, record
+from lore_retriever.evaluation.suites import Suite
+from lore_retriever.queries import sql_folder
+from lore_retriever.types import Strength
+from lore_retriever.windows import split_windows
+
+if TYPE_CHECKING:
+    from lore_retriever.store import MemoryStore
+
+__all__ = ["ask_store", "baseline_runs", "code_version", "trial_runs"]
+
+Progress = Callable[[int], object]
+"""Called with how many queries were asked since the last call."""
+
+
+@cache
+def code_version() -> str:
+    """Version of this package and a hash of its SQL, so that a changed leg is another version."""
+    digest = hashlib.sha256()
+    for path in sorted(sql_folder().rglob("*.sql")):
+        digest.update(path.read_bytes())
+    return f"{__version__}+sql.{digest.hexdigest()[:12]}"
+
+
+def ask_store(
+    suite: Suite, store: MemoryStore, *, config: FusionConfig, k: int = 10, progress: Progress | None = None
+) -> Run:
+    """The run `fused`: every query through `recall`, timed, with the strength of evidence that it states.
+
+    Args:
+        config: The settings in use, for the record.
+        k: Hits asked for.
+    """
+    rankings: dict[str, tuple[Ranked, ...]] = {}
+    latency_ms: dict[str, float] = {}
+    evidence: dict[str, Strength] = {}
+    for query in suite.queries:
+        scope = scope_of(suite, query.scope)
+        view = store.as_user(scope.org, scope.user)
+        begun = time.perf_counter()
+        found = view.recall(query.texts, limit=k, filter=query.filter, as_of=query.as_of)
+        latency_ms[query.id] = (time.perf_counter() - begun) * 1000
+        rankings[query.id] = tuple(Ranked(hit.id, hit.score) for hit in found.hits)
+        evidence[query.id] = found.evidence
+        if progress is not None:
+            progress(1)
+    return Run(
+        suite=suite.name,
+        system="fused",
+        rankings=rankings,
+        latency_ms=latency_ms,
+        evidence=evidence,
+        settings={**config.model_dump(), "k": k, "space": str(store.embedder.space)},
+        data_hash=suite.fingerprint,
+        code_version=code_version(),
+    )
+
+
+def trial_runs(suite: Suite, laboratory: Laboratory, config: FusionConfig | None = None, *, k: int = 10) -> list[Run]:
+    """The fused run under these settings (or those in use), with a run for each leg and each pair of legs."""
+    with laboratory.trial(config) as session:
+        return session.runs(suite, k=k, code_version=code_version())
+
+
+def baseline_runs(suite: Suite, laboratory: Laboratory) -> list[Run]:
+    """BM25, exact vectors over the same windows, their plain rank fusion and tuned convex combination.
+
+    The convex combination is tuned on the suite itself, so it is an upper bound of what that form can do.
+    """
+    embedder = laboratory.embedder
+
+    def pieces(text: str) -> Sequence[str]:
+        windows = split_windows(text, max_tokens=embedder.max_tokens, count_tokens=embedder.count_tokens)
+        return [text[window.start : window.end] for window in windows]
+
+    version = code_version()
+    lexical = record(suite, "bm25", Bm25(suite).search, settings={"k1": 1.2, "b": 0.75}, code_version=version)
+    exact = ExactVectors(suite, embedder, split=pieces)
+    settings = {"space": str(embedder.space)}
+    vector = record(suite, "exact vectors", exact.search, settings=settings, code_version=version)
+    rrf = fuse_reciprocal([lexical, vector], system="rrf bm25 + vectors")
+    runs = [lexical, vector, rrf]
+    if suite.judged:
+        share, _ = tune_convex([(suite, lexical, vector)])
+        runs.append(fuse_convex(lexical, vector, share, system="convex, tuned here"))
+    return runs
