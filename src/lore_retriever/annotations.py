@@ -4,8 +4,6 @@ Both frameworks use it; it knows neither. Every value is a JSON scalar, and ever
 prompt template or a filter can name it and no metadata of a user's own can stand in its way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 
