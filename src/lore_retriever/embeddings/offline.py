@@ -88,9 +88,9 @@ def _embed(texts: Sequence[str], *, is_query: bool) -> list[Vector]:
     """Vectors of texts in order, a few texts at a time on each processor.
 
     Every worker is a new thread that may not start threads of its own. OpenMP, left to itself, splits each
-    matrix over all processors and spins while it waits: beside a busy Postgres on 2 cores that made a query
-    190 to 270 ms at the median instead of 13 to 28, and 24 windows 18 s instead of 14. It also ties its workers
-    to the calling thread and, after a fork, waits for ever for those of the parent; a new thread has none.
+    matrix over all processors and spins while it waits: a query then takes 190 to 270 ms instead of 13 to 28
+    (median of 60, on 2 cores with a load of 6, 2026-11-30). It also ties its workers to the calling thread and,
+    after a fork, waits for ever for those of the parent; a new thread has none.
     """
     readable = [_readable(text) for text in texts]
     groups = [readable[start : start + _GROUP] for start in range(0, len(readable), _GROUP)]
