@@ -148,7 +148,7 @@ def test_settings_that_are_no_worse_are_written_with_the_run_that_justifies_them
     with psycopg.connect(conninfo) as connection:
         row = connection.execute("SELECT accepted_run, accepted_at IS NOT NULL FROM lore.fusion_config").fetchone()
     assert row == (outcome.run, True)
-    latest, *runs = history(laboratory)
+    latest, *runs = history(laboratory.admin)
     assert (latest.event, latest.run, latest.suite) == ("accepted", outcome.run, "tickets")
     assert latest.code_version == code_version()
     assert latest.measures["tickets"]["R@10"] == [1.0, 1.0]
@@ -162,7 +162,7 @@ def test_worse_settings_are_refused_and_recorded(suite: Suite, laboratory: Labor
     assert outcome.run is None
     assert "falls from 1.0000 to 0.0000" in outcome.verdict.reasons[0]
     assert laboratory.config() == before
-    assert [each.event for each in history(laboratory)] == ["run", "run"]
+    assert [each.event for each in history(laboratory.admin)] == ["run", "run"]
 
 
 def test_undo_goes_back_one_acceptance_at_a_time(suite: Suite, laboratory: Laboratory) -> None:
@@ -171,11 +171,13 @@ def test_undo_goes_back_one_acceptance_at_a_time(suite: Suite, laboratory: Labor
     accept(laboratory, [suite], first)
     accept(laboratory, [suite], second)
     assert laboratory.config() == second
-    assert undo(laboratory) == first == laboratory.config()
-    assert undo(laboratory) == shipped == laboratory.config()
+    assert undo(laboratory.admin) == first == laboratory.config()
+    assert undo(laboratory.admin) == shipped == laboratory.config()
     with pytest.raises(InvalidInput, match="nothing was accepted"):
-        undo(laboratory)
-    assert [each.event for each in history(laboratory) if each.event != "run"] == ["undone"] * 2 + ["accepted"] * 2
+        undo(laboratory.admin)
+    assert [each.event for each in history(laboratory.admin) if each.event != "run"] == ["undone"] * 2 + [
+        "accepted"
+    ] * 2
 
 
 def test_a_crash_at_any_step_leaves_the_settings_as_they_were_and_accepting_again_works(
@@ -191,11 +193,11 @@ def test_a_crash_at_any_step_leaves_the_settings_as_they_were_and_accepting_agai
         with pytest.raises(KeyboardInterrupt):
             accept(laboratory, [suite], new, notice=crash)
         assert laboratory.config() == shipped
-    runs = [each for each in history(laboratory) if each.event == "run"]
+    runs = [each for each in history(laboratory.admin) if each.event == "run"]
     assert accept(laboratory, [suite], new).run is not None
     assert laboratory.config() == new
     # The runs that were recorded before the crash served again.
-    assert [each for each in history(laboratory) if each.event == "run"] == runs
+    assert [each for each in history(laboratory.admin) if each.event == "run"] == runs
 
 
 def test_settings_changed_by_others_meanwhile_are_not_overwritten(suite: Suite, laboratory: Laboratory) -> None:
@@ -224,7 +226,11 @@ def test_a_user_s_login_can_neither_try_nor_accept_settings(
         if connection.execute("SELECT FROM pg_roles WHERE rolname = 'eval_app'").fetchone() is None:
             connection.execute("CREATE ROLE eval_app LOGIN IN ROLE lore_user")
     as_user = Laboratory(StoreAdmin.connect(server.conninfo(dbname="trial", user="eval_app")), EMBEDDER)
-    for call in (lambda: accept(as_user, [suite], BAD), lambda: undo(as_user), lambda: trial_runs(suite, as_user)):
+    for call in (
+        lambda: accept(as_user, [suite], BAD),
+        lambda: undo(as_user.admin),
+        lambda: trial_runs(suite, as_user),
+    ):
         with pytest.raises(PermissionDenied):
             call()
     assert laboratory.config() == FusionConfig()

@@ -14,9 +14,7 @@ WEIGHTS: dict[LegName, float] = {"vector": 1.0, "exact": 1.0, "relaxed": 2.0, "a
 
 
 def place(name: str, relevance: float, age_days: int = 0, **ranks: int) -> Place:
-    legs: dict[LegName, int] = {
-        leg: ranks[leg] for leg in ("vector", "exact", "relaxed", "alias") if leg in ranks
-    }
+    legs: dict[LegName, int] = {leg: ranks[leg] for leg in ("vector", "exact", "relaxed", "alias") if leg in ranks}
     return Place(name, NOW - timedelta(days=age_days), relevance, legs)
 
 

@@ -124,9 +124,7 @@ def test_differences_show_both_rankings_the_largest_first(suite: Suite) -> None:
 
 
 def test_forbidden_foreign_and_unknown_documents_are_leaks(suite: Suite) -> None:
-    foreign = Suite(
-        "s", (*suite.documents, Document("z", "theirs", scope="other")), suite.queries, suite.qrels
-    )
+    foreign = Suite("s", (*suite.documents, Document("z", "theirs", scope="other")), suite.queries, suite.qrels)
     leaks = find_leaks(foreign, run(q1=ranked("a", "z"), q2=ranked("e", "c", "ghost")))
     assert [(leak.query_id, leak.document_id, leak.rank, leak.reason) for leak in leaks] == [
         ("q1", "z", 2, "scope"),

@@ -139,9 +139,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ("query\tdocument\tgrade\nq1 d1 1\n", "line 2"),
     ],
 )
-def test_qrels_without_header_or_with_broken_lines_are_refused(
-    tmp_path: Path, content: str, seen: str
-) -> None:
+def test_qrels_without_header_or_with_broken_lines_are_refused(tmp_path: Path, content: str, seen: str) -> None:
     path = tmp_path / "qrels.tsv"
     path.write_text(content)
     with pytest.raises(InvalidInput, match=seen):

@@ -98,8 +98,6 @@ def test_the_choice_weighs_suites_alike_and_shows_what_hangs_on_one() -> None:
 
 
 def test_a_point_that_was_not_tried_everywhere_cannot_be_chosen() -> None:
-    assert choose([trial(0.2, "a", 0.9), trial(0.3, "a", 0.1), trial(0.3, "b", 0.1)]) == {
-        "relaxed_coverage": 0.3
-    }
+    assert choose([trial(0.2, "a", 0.9), trial(0.3, "a", 0.1), trial(0.3, "b", 0.1)]) == {"relaxed_coverage": 0.3}
     with pytest.raises(InvalidInput, match="finish"):
         choose([trial(0.2, "a", 0.9), trial(0.3, "b", 0.1)])

@@ -192,15 +192,11 @@ def tune_convex(
         InvalidInput: If there is nothing to tune on.
     """
     if not runs or steps < 1:
-        raise InvalidInput(
-            f"{len(runs)} suites, {steps} steps: tune on one suite or more, in one step or more."
-        )
+        raise InvalidInput(f"{len(runs)} suites, {steps} steps: tune on one suite or more, in one step or more.")
     means: dict[float, float] = {}
     for step in range(steps + 1):
         weight = step / steps
-        values = [
-            measure(suite, fuse_convex(lex, vec, weight), [name]).mean[name] for suite, lex, vec in runs
-        ]
+        values = [measure(suite, fuse_convex(lex, vec, weight), [name]).mean[name] for suite, lex, vec in runs]
         means[weight] = sum(values) / len(values)
     return max(means, key=lambda weight: (means[weight], -weight)), means
 

@@ -25,6 +25,8 @@ from lore_retriever.evaluation.suites import Suite
 if TYPE_CHECKING:
     import psycopg
 
+    from lore_retriever.admin import StoreAdmin
+
 __all__ = ["Entry", "Outcome", "accept", "history", "record_run", "recorded_run", "undo"]
 
 Notice = Callable[[str], object]
@@ -102,14 +104,14 @@ def accept(
     return Outcome(verdict, run)
 
 
-def undo(laboratory: Laboratory) -> FusionConfig:
+def undo(admin: StoreAdmin) -> FusionConfig:
     """Put back the settings that the latest acceptance replaced; the settings now in use.
 
     Raises:
         InvalidInput: If nothing was accepted, or the settings in use are not those of the latest acceptance.
         PermissionDenied: If the connection may not act as the service role.
     """
-    with laboratory.admin.service() as cursor:
+    with admin.service() as cursor:
         rows_of(cursor, "hold_fusion")
         accepted = rows_of(cursor, "last_acceptance")
         if not accepted:
@@ -130,9 +132,9 @@ def undo(laboratory: Laboratory) -> FusionConfig:
     return restored
 
 
-def history(laboratory: Laboratory, *, limit: int = 50) -> list[Entry]:
+def history(admin: StoreAdmin, *, limit: int = 50) -> list[Entry]:
     """Recorded runs, acceptances and undoings, the latest first."""
-    with laboratory.admin.service() as cursor:
+    with admin.service() as cursor:
         rows = rows_of(cursor, "eval_history", {"limit": limit})
     return [Entry(event=(row.pop("detail") or {}).get("event", "run"), **row) for row in rows]
 

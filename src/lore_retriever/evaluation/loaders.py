@@ -68,9 +68,7 @@ def load_beir(folder: str | Path, *, name: str | None = None, split: str = "test
     return Suite(name or base.resolve().name, documents, queries, qrels)
 
 
-def load_locomo(
-    path: str | Path, *, name: str = "locomo", categories: tuple[int, ...] = (1, 2, 3, 4, 5)
-) -> Suite:
+def load_locomo(path: str | Path, *, name: str = "locomo", categories: tuple[int, ...] = (1, 2, 3, 4, 5)) -> Suite:
     """LoCoMo's one JSON file as published: every turn is a document, every conversation a scope.
 
     A turn reads `Speaker: text [photo: caption]`. The evidence of a question is relevant with grade 1;
@@ -98,9 +96,7 @@ def load_locomo(
     return Suite(name, tuple(documents), tuple(queries), qrels)
 
 
-def load_longmemeval(
-    path: str | Path, *, name: str = "longmemeval", granularity: Granularity = "session"
-) -> Suite:
+def load_longmemeval(path: str | Path, *, name: str = "longmemeval", granularity: Granularity = "session") -> Suite:
     """A LongMemEval JSON file as published: every question is a scope and brings its own history.
 
     A document is a session or a turn. Relevant are the sessions that the file names, or the turns that it

@@ -161,9 +161,7 @@ def compare_paired(
     return bootstrap_mean(differences, level=level, draws=draws, seed=seed)
 
 
-def bootstrap_mean(
-    values: Sequence[float], *, level: float = 0.95, draws: int = 10_000, seed: int = 0
-) -> Interval:
+def bootstrap_mean(values: Sequence[float], *, level: float = 0.95, draws: int = 10_000, seed: int = 0) -> Interval:
     """The mean of `values` with its percentile bootstrap interval; the same seed gives the same interval.
 
     Raises:
@@ -174,9 +172,7 @@ def bootstrap_mean(
     if not values:
         raise InvalidInput("there are no values: an interval needs at least one query.")
     if not 0 < level < 1 or draws < 1:
-        raise InvalidInput(
-            f"level is {level}, draws is {draws}: use a level inside (0, 1) and 1 draw or more."
-        )
+        raise InvalidInput(f"level is {level}, draws is {draws}: use a level inside (0, 1) and 1 draw or more.")
     array = np.asarray(values, dtype=np.float64)
     generator = np.random.default_rng(seed)
     means = np.empty(draws)
@@ -283,9 +279,7 @@ def _parse(name: str) -> Any:
     try:
         return _irm().parse_measure(name)
     except (ValueError, NameError, SyntaxError) as error:
-        raise InvalidInput(
-            f"{name!r} is no measure: write R@10, nDCG@10, RR, Success@1 and the like."
-        ) from error
+        raise InvalidInput(f"{name!r} is no measure: write R@10, nDCG@10, RR, Success@1 and the like.") from error
 
 
 def _irm() -> Any:
