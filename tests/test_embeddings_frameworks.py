@@ -236,6 +236,8 @@ def test_queries_stay_queries_on_the_way_there_and_back() -> None:
         embed_query=lambda texts: [[0.0, 1.0]] * len(texts),
         dimensions=2,
         model="mine",
+        revision="3",
+        max_tokens=99,
     )
     for back in (
         LangChainEmbedder(as_langchain_embeddings(embedder)),
@@ -243,5 +245,6 @@ def test_queries_stay_queries_on_the_way_there_and_back() -> None:
     ):
         assert back.embed_texts(["a"]) == [[1.0, 0.0]]
         assert back.embed_queries(["a"]) == [[0.0, 1.0]]
-        assert back.space.model == "mine"
+        assert back.space == embedder.space
+        assert back.max_tokens == embedder.max_tokens
         assert math.hypot(*back.embed_texts(["a"])[0]) == 1.0

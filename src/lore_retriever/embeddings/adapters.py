@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from lore_retriever.embeddings.base import EmbeddingSpace, Vector
+from lore_retriever.embeddings.base import Embedder, EmbeddingSpace, Vector
 from lore_retriever.embeddings.checking import unit_or_same
 from lore_retriever.embeddings.lengths import ASSUMED_MAX_TOKENS, Parts, cut_to_fit, token_bound
 from lore_retriever.errors import InvalidInput
@@ -17,6 +17,7 @@ from lore_retriever.errors import InvalidInput
 __all__ = ["CallableEmbedder", "LangChainEmbedder", "LlamaIndexEmbedder"]
 
 _UNVERSIONED = "unversioned"
+_UNBOUNDED = 10**9
 
 
 class _HasLangChainMethods(Protocol):
@@ -160,13 +161,14 @@ class LangChainEmbedder(_AsyncAdapter):
         centre: Vector | None = None,
     ) -> None:
         _require(embeddings, "LangChainEmbedder", "embed_documents", "embed_query")
+        found = _Found(embeddings)
         super().__init__(
-            model=model or _name_of(embeddings),
-            revision=revision,
-            dimensions=dimension,
-            max_tokens=max_tokens or _token_window_of(embeddings),
-            count_tokens=count_tokens or _tokenizer_of(embeddings),
-            centre=centre,
+            model=model or found.model,
+            revision=revision or found.revision,
+            dimensions=found.dimensions if dimension is None else dimension,
+            max_tokens=found.max_tokens if max_tokens is None else max_tokens,
+            count_tokens=count_tokens or found.count_tokens,
+            centre=found.centre if centre is None else centre,
         )
         self._embeddings = embeddings
 
@@ -212,13 +214,14 @@ class LlamaIndexEmbedder(_AsyncAdapter):
         centre: Vector | None = None,
     ) -> None:
         _require(embed_model, "LlamaIndexEmbedder", "get_query_embedding", "get_text_embedding_batch")
+        found = _Found(embed_model)
         super().__init__(
-            model=model or _name_of(embed_model),
-            revision=revision,
-            dimensions=dimension,
-            max_tokens=max_tokens or _token_window_of(embed_model),
-            count_tokens=count_tokens or _tokenizer_of(embed_model),
-            centre=centre,
+            model=model or found.model,
+            revision=revision or found.revision,
+            dimensions=found.dimensions if dimension is None else dimension,
+            max_tokens=found.max_tokens if max_tokens is None else max_tokens,
+            count_tokens=count_tokens or found.count_tokens,
+            centre=found.centre if centre is None else centre,
         )
         self._embed_model = embed_model
 
@@ -287,6 +290,25 @@ def _require(value: object, embedder: str, *methods: str) -> None:
     missing = [method for method in methods if not callable(getattr(value, method, None))]
     if missing:
         raise InvalidInput(f"{embedder} was given a {type(value).__name__}, which has no {' and no '.join(missing)}.")
+
+
+class _Found:
+    """What a framework's embedding class tells of its model; everything, if it wraps an embedder of ours."""
+
+    def __init__(self, value: object) -> None:
+        own = getattr(value, "embedder", None)
+        self.model = _name_of(value)
+        self.revision: str | None = None
+        self.dimensions: int | None = None
+        self.max_tokens = _token_window_of(value)
+        self.count_tokens = _tokenizer_of(value)
+        self.centre: Vector | None = None
+        if isinstance(own, Embedder):
+            space = own.space
+            self.model, self.revision, self.dimensions = space.model, space.revision, space.dimensions
+            self.max_tokens = own.max_tokens or _UNBOUNDED
+            self.count_tokens = own.count_tokens
+            self.centre = own.centre
 
 
 def _name_of(value: object) -> str:

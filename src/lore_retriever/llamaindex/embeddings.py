@@ -39,6 +39,11 @@ class _LoreEmbedding(BaseEmbedding):
         super().__init__(model_name=embedder.space.model, **settings)
         self._embedder = embedder
 
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder inside, by which its space is recognised."""
+        return self._embedder
+
     @classmethod
     def class_name(cls) -> str:
         return "LoreEmbedding"
