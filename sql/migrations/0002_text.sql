@@ -206,15 +206,18 @@ $$;
 -- The identifiers of a query, lower case, as typed only: "ERR-4471" is asked for, not "4471". A query that is one
 -- token counts as an identifier whatever it looks like. At most 16.
 CREATE FUNCTION query_identifiers(query_text text) RETURNS text[]
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT  -- plpgsql keeps its plan; an SQL function would be planned in every search
     SET search_path FROM CURRENT
     AS $$
-    SELECT coalesce(array_agg(DISTINCT name), '{}')
-    FROM (SELECT lower(token) AS name
-          FROM tokens_as_typed(folded_text(query_text)) AS token
-          WHERE is_identifier(token) OR (length(token) >= 3 AND btrim(query_text) = token)
-          LIMIT 16) AS found
-    $$;
+BEGIN
+    RETURN (
+        SELECT coalesce(array_agg(DISTINCT found.name), '{}')
+        FROM (SELECT lower(token) AS name
+              FROM tokens_as_typed(folded_text(query_text)) AS token
+              WHERE is_identifier(token) OR (length(token) >= 3 AND btrim(query_text) = token)
+              LIMIT 16) AS found);
+END
+$$;
 
 -- name: exact_query
 -- The whole query as a tsquery: all of its words; "phrases" and -exclusions work. Never raises.

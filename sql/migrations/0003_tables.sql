@@ -123,7 +123,8 @@ CREATE UNIQUE INDEX memories_own_id ON memories (org, owner, id);
 CREATE UNIQUE INDEX memories_shared_id ON memories (org, id) WHERE visibility = 'shared';
 CREATE INDEX memories_tsv ON memories USING gin (org, tsv) WHERE invalidated_at IS NULL;
 CREATE INDEX memories_identifiers ON memories USING gin (org, identifiers) WHERE invalidated_at IS NULL;
-CREATE INDEX memories_newest ON memories (org, created_at DESC, key DESC);
+-- Without the key: with it, the planner would take this index for look-ups by (org, key).
+CREATE INDEX memories_newest ON memories (org, created_at DESC);
 CREATE INDEX memories_pinned ON memories (org, owner) WHERE pinned;
 CREATE INDEX memories_expiring ON memories (expires_at) WHERE expires_at IS NOT NULL;
 

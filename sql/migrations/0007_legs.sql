@@ -3,6 +3,8 @@
 -- serve as index conditions under row security. Each reads the scope itself, so no argument can widen it. Users may
 -- not call them; whatever they return is joined under row security before anyone sees it.
 --
+-- They set no planner options: `candidates` sets them once for all that it calls (each SET on a function costs).
+--
 -- `allowed`: NULL for a plain search of what is live now; else the only keys that may be proposed (a filter, kinds,
 -- a point in time), already bounded by row security.
 
@@ -38,9 +40,6 @@ CREATE TYPE vector_match AS (key bigint, rank bigint, similarity double precisio
 CREATE FUNCTION closest_windows(asked halfvec, in_space smallint, pool integer, allowed bigint[]) RETURNS SETOF vector_match
     LANGUAGE plpgsql STABLE ROWS 40
     SET search_path FROM CURRENT
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET max_parallel_workers_per_gather = 0
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
@@ -89,21 +88,17 @@ CREATE FUNCTION closest_codes(asked halfvec, in_space smallint, in_centre smalli
     RETURNS SETOF vector_match
     LANGUAGE plpgsql STABLE ROWS 40
     SET search_path FROM CURRENT
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET enable_bitmapscan = off
-    SET max_parallel_workers_per_gather = 0
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     v_now CONSTANT timestamptz := now();
-    bits bit varying;
+    asked_bits bit varying;
     wanted integer := candidates;
     found vector_match[];
     seen bigint;
 BEGIN
-    SELECT binary_quantize(asked - c.embedding) INTO bits FROM centres AS c WHERE c.space = in_space AND c.centre = in_centre;
+    SELECT binary_quantize(asked - c.embedding) INTO asked_bits FROM centres AS c WHERE c.space = in_space AND c.centre = in_centre;
     LOOP
         WITH proposed AS MATERIALIZED (
             -- the closest codes of the scope; order is deterministic, since distances of bits tie
@@ -111,7 +106,7 @@ BEGIN
             FROM codes AS c
             WHERE c.org = v_org AND c.space = in_space AND c.centre = in_centre AND c.live AND (c.shared OR c.owner = v_user)
               AND (c.expires_at IS NULL OR c.expires_at > v_now)
-            ORDER BY c.bits <~> bits, c.created_at DESC, c.key DESC, c.ordinal
+            ORDER BY c.bits <~> asked_bits, c.created_at DESC, c.key DESC, c.ordinal
             LIMIT wanted
         ), measured AS (
             SELECT v.key, v.ordinal, v.created_at, v.embedding <#> asked AS distance
@@ -135,24 +130,31 @@ $$;
 -- name: searched_space
 -- The space that this transaction searches: the one its client opened (`lore.space`), else the active one.
 CREATE FUNCTION searched_space() RETURNS embedding_space
-    LANGUAGE sql STABLE PARALLEL SAFE
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path FROM CURRENT
     AS $$
-    SELECT s FROM embedding_space AS s
-    WHERE CASE WHEN nullif(current_setting('lore.space', true), '') IS NULL THEN s.state = 'active'
-               ELSE s.space = current_setting('lore.space', true)::smallint END
-    $$;
+DECLARE
+    wanted CONSTANT text := nullif(current_setting('lore.space', true), '');
+    chosen embedding_space;
+BEGIN
+    IF wanted IS NULL THEN
+        SELECT s.* INTO chosen FROM embedding_space AS s WHERE s.state = 'active';
+    ELSE
+        SELECT s.* INTO chosen FROM embedding_space AS s WHERE s.space = wanted::smallint;
+    END IF;
+    RETURN chosen;
+END
+$$;
 
 -- name: vector_leg
 -- One row per memory, closest first; rank starts at 1; measure: cosine similarity of its closest window.
 -- An exact scan while the organisation's windows fit the budget, or where no codes exist; codes beyond.
-CREATE FUNCTION vector_leg(asked halfvec, pool integer, allowed bigint[]) RETURNS SETOF vector_match
+CREATE FUNCTION vector_leg(asked halfvec, pool integer, allowed bigint[], config fusion_config) RETURNS SETOF vector_match
     LANGUAGE plpgsql STABLE ROWS 40
     SET search_path FROM CURRENT
     AS $$
 DECLARE
     v_space CONSTANT embedding_space := searched_space();
-    config CONSTANT fusion_config := fusion();
     org_windows bigint;
 BEGIN
     IF asked IS NULL OR v_space.space IS NULL THEN
@@ -165,7 +167,9 @@ BEGIN
     IF v_space.centre IS NOT NULL AND allowed IS NULL THEN
         SELECT sum(s.windows) INTO org_windows FROM scope_statistics AS s WHERE s.org = scope_org();
         IF org_windows * v_space.dimensions > config.scan_numbers THEN
-            RETURN QUERY SELECT * FROM closest_codes(asked, v_space.space, v_space.centre, config.code_candidates, pool);
+            -- code_candidates is measured for 384 bits; wider codes lose less (docs/performance.md)
+            RETURN QUERY SELECT * FROM closest_codes(asked, v_space.space, v_space.centre,
+                greatest(pool * 2, config.code_candidates * 384 / greatest(384, v_space.dimensions)), pool);
             RETURN;
         END IF;
     END IF;
@@ -174,28 +178,26 @@ END
 $$;
 
 -- name: exact_match
--- One memory proposed by the exact leg. `identifier`: it carries an identifier of the query that few memories carry.
-CREATE TYPE exact_match AS (key bigint, rank bigint, score double precision, identifier boolean);
+-- One memory proposed by the exact leg. `identifiers`: those of the query that it carries and few memories carry;
+-- NULL where it matches by its words alone.
+CREATE TYPE exact_match AS (key bigint, rank bigint, score double precision, identifiers text[]);
 
 -- name: exact_leg
 -- One row per memory, best first: the memory of that id; memories that carry the query's identifiers; memories that
 -- hold all of its words. Score: idf of the identifiers it carries, plus 1 and ts_rank_cd where all words match.
-CREATE FUNCTION exact_leg(query_text text, pool integer, allowed bigint[]) RETURNS SETOF exact_match
+CREATE FUNCTION exact_leg(query_text text, pool integer, allowed bigint[], config fusion_config) RETURNS SETOF exact_match
     LANGUAGE plpgsql STABLE ROWS 40
     SET search_path FROM CURRENT
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET max_parallel_workers_per_gather = 0
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     v_now CONSTANT timestamptz := now();
-    config CONSTANT fusion_config := fusion();
     words tsquery;
     names CONSTANT text[] := query_identifiers(query_text);
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
+    carried_names text[] := '{}';
     same_id bigint[];
     holders bigint[];
 BEGIN
@@ -205,8 +207,8 @@ BEGIN
 
     IF allowed IS NULL THEN
         IF cardinality(names) > 0 THEN
-            SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)) INTO carriers, weights
-            FROM (SELECT m.key, count(*) OVER (PARTITION BY n.name) AS carried
+            SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)), array_agg(c.name) INTO carriers, weights, carried_names
+            FROM (SELECT m.key, n.name, count(*) OVER (PARTITION BY n.name) AS carried
                   FROM unnest(names) AS n(name)
                   CROSS JOIN LATERAL (
                       SELECT i.key FROM memories AS i
@@ -222,8 +224,8 @@ BEGIN
                              ORDER BY m.key DESC LIMIT 1000);
         END IF;
     ELSE
-        SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)) INTO carriers, weights
-        FROM (SELECT m.key, count(*) OVER (PARTITION BY n.name) AS carried
+        SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)), array_agg(c.name) INTO carriers, weights, carried_names
+        FROM (SELECT m.key, n.name, count(*) OVER (PARTITION BY n.name) AS carried
               FROM unnest(names) AS n(name)
               JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.identifiers @> ARRAY[n.name]) AS c
         WHERE c.carried <= config.identifier_rows;
@@ -240,18 +242,19 @@ BEGIN
 
     RETURN QUERY
     WITH carried AS (
-        SELECT c.key, sum(c.weight) AS weight FROM unnest(carriers, weights) AS c(key, weight) GROUP BY c.key
+        SELECT c.key, sum(c.weight) AS weight, array_agg(c.name) AS names
+        FROM unnest(carriers, weights, carried_names) AS c(key, weight, name) GROUP BY c.key
     ), scored AS (
         SELECT m.key, m.created_at,
                CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END
                + coalesce(c.weight, 0)
                + CASE WHEN m.tsv @@ words THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS score,
-               c.key IS NOT NULL OR m.key = ANY (same_id) AS identifier
+               CASE WHEN m.key = ANY (same_id) THEN coalesce(c.names, '{}') ELSE c.names END AS identifiers
         FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
         WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
           AND m.key = ANY (coalesce(carriers, '{}') || coalesce(holders, '{}') || same_id)
     )
-    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score::double precision, s.identifier
+    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score::double precision, s.identifiers
     FROM scored AS s
     ORDER BY 2
     LIMIT pool;
@@ -277,8 +280,6 @@ CREATE FUNCTION similar_stems(stem text, least_similarity double precision) RETU
     LANGUAGE plpgsql STABLE ROWS 3
     SET search_path FROM CURRENT
     SET pg_trgm.similarity_threshold = 0.3
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -301,16 +302,13 @@ $$;
 -- One row per stem to look for, rarest first, with how many visible memories hold it and its idf (as BM25 counts it).
 -- Stems that no statistics know are counted on the spot, up to 300; one that stands nowhere is matched against the
 -- visible vocabulary, and its near misses count for less.
-CREATE FUNCTION read_stems(query_text text, memories_in_scope bigint) RETURNS SETOF query_stem
+CREATE FUNCTION read_stems(query_text text, memories_in_scope bigint, config fusion_config) RETURNS SETOF query_stem
     LANGUAGE plpgsql STABLE ROWS 10
     SET search_path FROM CURRENT
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
-    config CONSTANT fusion_config := fusion();
     stems text[];
 BEGIN
     SELECT tsvector_to_array(text_vector(s.text_config, query_text, false) || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))
@@ -344,8 +342,11 @@ END
 $$;
 
 -- name: relaxed_match
--- One memory proposed by the relaxed leg. `coverage`: share of the query's idf that its matched stems carry.
-CREATE TYPE relaxed_match AS (key bigint, rank bigint, score double precision, coverage double precision);
+-- One memory proposed by the relaxed leg. `coverage`: share of the query's idf that its matched stems carry;
+-- `stems`: those stems, and `weights` their idf.
+CREATE TYPE relaxed_match AS (
+    key bigint, rank bigint, score double precision, coverage double precision, stems text[], weights double precision[]
+);
 
 -- name: scope_size
 -- One row: visible memories and their mean length in characters, as of the last refresh; counted on the spot, up to
@@ -371,18 +372,14 @@ $$;
 --
 -- BM25 from a tsvector: ts_rank of one lexeme is H(tf) / (pi^2/6), H(tf) = 1 + 1/4 + ... + 1/tf^2, so that
 -- tf = round(1 / ((pi^2/6) (1 - rank)) - 1/2), exact for every tf that a tsvector holds (test_text_sql.py).
-CREATE FUNCTION relaxed_leg(query_text text, pool integer, allowed bigint[]) RETURNS SETOF relaxed_match
+CREATE FUNCTION relaxed_leg(query_text text, pool integer, allowed bigint[], config fusion_config) RETURNS SETOF relaxed_match
     LANGUAGE plpgsql STABLE ROWS 40
     SET search_path FROM CURRENT
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET max_parallel_workers_per_gather = 0
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     v_now CONSTANT timestamptz := now();
-    config CONSTANT fusion_config := fusion();
     size record;
     stems query_stem[];
     proposing tsquery[];
@@ -390,14 +387,14 @@ DECLARE
     query_idf double precision;
 BEGIN
     SELECT * INTO size FROM scope_size();
-    stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories) AS s);
+    stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories, config) AS s);
     SELECT sum(s.idf) INTO query_idf FROM unnest(stems) AS s WHERE s.stem = s.asked;
     proposing := ARRAY(
         SELECT s.wanted
-        FROM (SELECT u.wanted, u.df, row_number() OVER rarest AS n, sum(u.df) OVER rarest - u.df AS before
+        FROM (SELECT u.wanted, row_number() OVER rarest AS n, sum(u.df) OVER rarest AS proposals
               FROM unnest(stems) AS u WHERE u.df > 0
               WINDOW rarest AS (ORDER BY u.df, u.stem)) AS s
-        WHERE s.n <= 2 OR s.before < config.relaxed_proposals);
+        WHERE s.n <= 2 OR s.proposals <= config.relaxed_proposals);
     IF cardinality(proposing) = 0 THEN
         RETURN;
     END IF;
@@ -421,21 +418,17 @@ BEGIN
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM memories AS m
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
-    ), matches AS (
-        -- one row per memory and stem of the query that it holds, by its best spelling
-        SELECT d.key, d.created_at, s.asked, max(s.idf) AS idf,
-               max(s.idf * r.tf * (config.bm25_k1 + 1) / (r.tf + d.saturation)) AS score
+    ), scored AS (
+        SELECT d.key, d.created_at, sum(s.idf * r.tf * (config.bm25_k1 + 1) / (r.tf + d.saturation)) AS score,
+               least(1, sum(s.idf) / query_idf) AS coverage, array_agg(s.stem) AS stems, array_agg(s.idf) AS weights
         FROM documents AS d
         CROSS JOIN unnest(stems) AS s
         CROSS JOIN LATERAL (SELECT ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank OFFSET 0) AS t
         CROSS JOIN LATERAL (SELECT greatest(1, round(1 / (1.6449340668482264 * (1 - t.rank)) - 0.5)) AS tf) AS r
         WHERE t.rank > 0.1
-        GROUP BY d.key, d.created_at, s.asked
-    ), scored AS (
-        SELECT m.key, m.created_at, sum(m.score) AS score, sum(m.idf) / query_idf AS coverage
-        FROM matches AS m GROUP BY m.key, m.created_at
+        GROUP BY d.key, d.created_at
     )
-    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score, s.coverage
+    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score, s.coverage, s.stems, s.weights
     FROM scored AS s
     WHERE s.coverage >= config.relaxed_coverage
     ORDER BY 2

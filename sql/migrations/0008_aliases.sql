@@ -30,9 +30,6 @@ CREATE TYPE alias_match AS (key bigint, rank bigint, alias text);
 CREATE FUNCTION alias_leg(query_text text, pool integer, allowed bigint[]) RETURNS SETOF alias_match
     LANGUAGE plpgsql STABLE ROWS 10
     SET search_path FROM CURRENT
-    SET plan_cache_mode = force_generic_plan
-    SET enable_seqscan = off
-    SET max_parallel_workers_per_gather = 0
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();

@@ -5,23 +5,28 @@
 SET LOCAL ROLE lore_owner;
 
 -- name: candidate
--- One memory that at least one leg proposed. `query_no`: the query that found it best, from 0.
+-- One memory that at least one leg proposed. `query_no`: the query that found it best, from 0. `marks`: strings that
+-- mark the passage that matched (identifiers, stems), with weights.
 CREATE TYPE candidate AS (
     key bigint, relevance double precision, query_no integer,
     vector_rank bigint, similarity double precision, ordinal integer,
     exact_rank bigint, exact_score double precision,
     relaxed_rank bigint, relaxed_score double precision, coverage double precision,
-    alias_rank bigint, alias text
+    alias_rank bigint, alias text,
+    marks text[], mark_weights double precision[]
 );
 
 -- name: candidates
 -- One row per memory that a leg proposed for any of the queries, with its place in each leg and its fused relevance:
--- the sum of weight / (rrf_k + rank). With several queries a leg ranks each memory once, by its best place.
+-- the sum of weight / (rrf_k + rank). With several queries a memory has one rank in a leg, its best over the queries.
 CREATE FUNCTION candidates(query_texts text[], query_embeddings halfvec[], k integer, allowed bigint[]) RETURNS SETOF candidate
     LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
     SET search_path FROM CURRENT
     SET jit = off
-    SET plan_cache_mode = force_generic_plan
+    SET plan_cache_mode = force_generic_plan  -- planning anew would cost more than the search
+    SET enable_seqscan = off                   -- every table is read through its index by organisation
+    SET enable_nestloop = on
+    SET max_parallel_workers_per_gather = 0
     AS $$
 DECLARE
     config CONSTANT fusion_config := fusion();
@@ -34,54 +39,46 @@ BEGIN
     WITH queries AS MATERIALIZED (
         SELECT coalesce(q.text, '') AS text, q.embedding, (q.n - 1)::integer AS n
         FROM unnest(query_texts, query_embeddings) WITH ORDINALITY AS q(text, embedding, n)
-    ), vector AS (
-        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
-        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL vector_leg(q.embedding, pool, allowed) AS l
-              ORDER BY l.key, l.rank, q.n) AS b
-    ), exact AS (
-        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
-        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL exact_leg(q.text, pool, allowed) AS l
-              ORDER BY l.key, l.rank, q.n) AS b
-    ), relaxed AS (
-        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
-        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL relaxed_leg(q.text, pool, allowed) AS l
-              ORDER BY l.key, l.rank, q.n) AS b
-    ), alias AS (
-        SELECT b.*, row_number() OVER (ORDER BY b.rank, b.n) AS place
-        FROM (SELECT DISTINCT ON (l.key) l.*, q.n FROM queries AS q CROSS JOIN LATERAL alias_leg(q.text, pool, allowed) AS l
-              ORDER BY l.key, l.rank, q.n) AS b
+    ), proposals AS (
+        -- one row per leg, query and memory
+        SELECT q.n, l.key, l.rank AS vector, NULL::bigint AS exact, NULL::bigint AS relaxed, NULL::bigint AS alias_rank,
+               l.similarity, l.ordinal, NULL::double precision AS exact_score, NULL::text[] AS identifiers,
+               NULL::double precision AS relaxed_score, NULL::double precision AS coverage, NULL::text[] AS stems,
+               NULL::double precision[] AS weights, NULL::text AS alias
+        FROM queries AS q CROSS JOIN LATERAL vector_leg(q.embedding, pool, allowed, config) AS l
+        WHERE config.vector_weight > 0
+        UNION ALL
+        SELECT q.n, l.key, NULL, l.rank, NULL, NULL, NULL, NULL, l.score, l.identifiers, NULL, NULL, NULL, NULL, NULL
+        FROM queries AS q CROSS JOIN LATERAL exact_leg(q.text, pool, allowed, config) AS l
+        WHERE config.exact_weight > 0
+        UNION ALL
+        SELECT q.n, l.key, NULL, NULL, l.rank, NULL, NULL, NULL, NULL, NULL, l.score, l.coverage, l.stems, l.weights, NULL
+        FROM queries AS q CROSS JOIN LATERAL relaxed_leg(q.text, pool, allowed, config) AS l
+        WHERE config.relaxed_weight > 0
+        UNION ALL
+        SELECT q.n, l.key, NULL, NULL, NULL, l.rank, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, l.alias
+        FROM queries AS q CROSS JOIN LATERAL alias_leg(q.text, pool, allowed) AS l
+        WHERE config.alias_weight > 0
     ), united AS (
-        SELECT coalesce(v.key, e.key, r.key, a.key) AS key,
-               coalesce(config.vector_weight / (config.rrf_k + v.place), 0)
-               + coalesce(CASE WHEN e.identifier THEN config.identifier_weight ELSE config.exact_weight END / (config.rrf_k + e.place), 0)
-               + coalesce(config.relaxed_weight / (config.rrf_k + r.place), 0)
-               + coalesce(config.alias_weight / (config.rrf_k + a.place), 0) AS relevance,
-               coalesce(e.n, v.n, r.n, a.n) AS query_no,
-               v.place AS vector_rank, v.similarity, v.ordinal,
-               e.place AS exact_rank, e.score AS exact_score,
-               r.place AS relaxed_rank, r.score AS relaxed_score, r.coverage,
-               a.place AS alias_rank, a.alias
-        FROM (SELECT * FROM vector WHERE place <= pool AND config.vector_weight > 0) AS v
-        FULL JOIN (SELECT * FROM exact WHERE place <= pool AND config.exact_weight > 0) AS e ON e.key = v.key
-        FULL JOIN (SELECT * FROM relaxed WHERE place <= pool AND config.relaxed_weight > 0) AS r ON r.key = coalesce(v.key, e.key)
-        FULL JOIN (SELECT * FROM alias WHERE place <= pool AND config.alias_weight > 0) AS a ON a.key = coalesce(v.key, e.key, r.key)
+        -- one row per memory: in each leg its best rank over the queries, so that no leg counts it twice
+        SELECT p.key, min(p.vector) AS vector, min(p.exact) AS exact, min(p.relaxed) AS relaxed, min(p.alias_rank) AS alias_rank,
+               max(p.similarity) AS similarity, (array_agg(p.ordinal ORDER BY p.vector) FILTER (WHERE p.vector IS NOT NULL))[1] AS ordinal,
+               max(p.exact_score) AS exact_score, max(p.identifiers) AS identifiers,
+               max(p.relaxed_score) AS relaxed_score, max(p.coverage) AS coverage,
+               (array_agg(p.n ORDER BY least(p.vector, p.exact, p.relaxed, p.alias_rank), p.n))[1] AS n,
+               max(p.stems) AS stems, max(p.weights) FILTER (WHERE p.weights IS NOT NULL) AS weights, max(p.alias) AS alias
+        FROM proposals AS p
+        GROUP BY p.key
     )
-    SELECT * FROM united;
-END
-$$;
-
--- name: query_marks
--- One row per string that marks a passage as an answer, with its weight: the queries' identifiers and stems.
-CREATE FUNCTION query_marks(query_texts text[]) RETURNS TABLE (mark text, weight double precision)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 10
-    SET search_path FROM CURRENT
-    AS $$
-BEGIN
-    RETURN QUERY
-    SELECT n.name, 20.0::double precision FROM unnest(query_texts) AS q(text), unnest(query_identifiers(q.text)) AS n(name)
-    UNION
-    SELECT s.stem, s.idf FROM unnest(query_texts) AS q(text), read_stems(q.text, (scope_size()).memories) AS s
-    WHERE s.df > 0;
+    SELECT u.key,
+           coalesce(config.vector_weight / (config.rrf_k + u.vector), 0)
+           + coalesce(CASE WHEN u.identifiers IS NOT NULL THEN config.identifier_weight ELSE config.exact_weight END / (config.rrf_k + u.exact), 0)
+           + coalesce(config.relaxed_weight / (config.rrf_k + u.relaxed), 0)
+           + coalesce(config.alias_weight / (config.rrf_k + u.alias_rank), 0),
+           u.n, u.vector, u.similarity, u.ordinal, u.exact, u.exact_score, u.relaxed, u.relaxed_score, u.coverage, u.alias_rank, u.alias,
+           u.identifiers || u.stems,
+           array_fill(20::double precision, ARRAY[coalesce(cardinality(u.identifiers), 0)]) || u.weights
+    FROM united AS u;
 END
 $$;
 
@@ -104,6 +101,7 @@ CREATE FUNCTION recall(
     SET jit = off
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
+    SET enable_nestloop = off  -- a hundred candidates joined row by row would cost as much as the legs
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -112,8 +110,6 @@ DECLARE
     v_k CONSTANT integer := k;
     found candidate[];
     keys bigint[];
-    marks text[];
-    mark_weights double precision[];
 BEGIN
     IF k IS NULL OR k < 1 OR k > 1000 THEN
         RAISE EXCEPTION 'k is %, it must lie between 1 and 1000', k USING ERRCODE = 'invalid_parameter_value';
@@ -129,10 +125,6 @@ BEGIN
     IF cardinality(keys) = 0 THEN
         RETURN;
     END IF;
-    IF EXISTS (SELECT FROM memories AS m WHERE m.org = v_org AND m.key = ANY (keys) AND m.full_length > 1200) THEN
-        SELECT array_agg(q.mark), array_agg(q.weight) INTO marks, mark_weights FROM query_marks(query_texts) AS q;
-    END IF;
-
     RETURN QUERY
     WITH proposed AS MATERIALIZED (
         SELECT c.* FROM unnest(found) AS c
@@ -180,7 +172,7 @@ BEGIN
                 ORDER BY
                     CASE WHEN r.vector_rank < least(coalesce(r.exact_rank, 100000), coalesce(r.relaxed_rank, 100000), coalesce(r.alias_rank, 100000))
                          THEN (s.ordinal = r.ordinal)::integer
-                         ELSE (SELECT sum(k.weight) FROM unnest(marks, mark_weights) AS k(mark, weight)
+                         ELSE (SELECT sum(k.weight) FROM unnest(r.marks, r.mark_weights) AS k(mark, weight)
                                WHERE strpos(lower(substr(w.content, s.window_start + 1, s.window_end - s.window_start)), k.mark) > 0)
                     END DESC NULLS LAST,
                     (s.ordinal = r.ordinal) DESC NULLS LAST, s.ordinal
@@ -213,7 +205,6 @@ DECLARE
 BEGIN
     EXECUTE format('GRANT CREATE ON SCHEMA %s TO lore_search, lore_service', schema_name);
     ALTER FUNCTION candidates(text[], halfvec[], integer, bigint[]) OWNER TO lore_search;
-    ALTER FUNCTION query_marks(text[]) OWNER TO lore_search;
     ALTER FUNCTION refresh_statistics() OWNER TO lore_service;
     EXECUTE format('REVOKE CREATE ON SCHEMA %s FROM lore_search, lore_service', schema_name);
 END

@@ -59,3 +59,38 @@ WHERE r.detail ->> 'event' = 'accepted'
   AND NOT EXISTS (SELECT FROM eval_runs AS u WHERE u.detail ->> 'event' = 'undone' AND (u.detail ->> 'of')::bigint = r.run)
 ORDER BY r.run DESC
 LIMIT 1
+
+-- name: handwritten_corpus
+-- No rows: the memories of some organisations as a table of one's own would hold them, for `handwritten_rrf`.
+CREATE TEMPORARY TABLE handwritten ON COMMIT DROP AS
+SELECT m.org, m.key, m.id, to_tsvector('english', m.content) AS fts
+FROM memories AS m
+WHERE m.org = ANY (%(orgs)s::text[]) AND m.owner = %(owner)s::text
+
+-- name: handwritten_rrf
+-- One row per hit, best first: what a function written by hand does, as tutorials for Postgres show it. Full text (all
+-- words) and vectors, twice the wanted rows of each, 1 / (50 + rank) added up. No legs beside, no windows collapsed by
+-- rank, no order among equals.
+WITH lexical AS (
+    SELECT h.key, row_number() OVER (ORDER BY ts_rank_cd(h.fts, q.words) DESC) AS rank
+    FROM handwritten AS h, websearch_to_tsquery('english', %(query)s::text) AS q(words)
+    WHERE h.org = %(org)s::text AND h.fts @@ q.words AND (%(keys)s::bigint[] IS NULL OR h.key = ANY (%(keys)s::bigint[]))
+    ORDER BY rank
+    LIMIT 2 * %(k)s::integer
+), semantic AS (
+    SELECT h.key, row_number() OVER (ORDER BY min(v.embedding <=> %(embedding)s::halfvec)) AS rank
+    FROM handwritten AS h JOIN vectors AS v ON v.org = h.org AND v.key = h.key
+    WHERE h.org = %(org)s::text AND (%(keys)s::bigint[] IS NULL OR h.key = ANY (%(keys)s::bigint[]))
+    GROUP BY h.key
+    ORDER BY rank
+    LIMIT 2 * %(k)s::integer
+)
+SELECT h.id, coalesce(1.0 / (50 + l.rank), 0) + coalesce(1.0 / (50 + s.rank), 0) AS score
+FROM lexical AS l FULL JOIN semantic AS s ON s.key = l.key
+JOIN handwritten AS h ON h.key = coalesce(l.key, s.key)
+ORDER BY score DESC, h.key
+LIMIT %(k)s::integer
+
+-- name: keys_of_ids
+-- One row per memory of these ids in an organisation.
+SELECT h.key FROM handwritten AS h WHERE h.org = %(org)s::text AND h.id = ANY (%(ids)s::text[])

@@ -114,7 +114,7 @@ WHERE m.org = scope_org() AND m.invalidated_at IS NULL AND (m.expires_at IS NULL
        OR (m.created_at, m.key) < (SELECT p.created_at, p.key FROM memories AS p
                                    WHERE p.org = scope_org() AND p.id = %(after_id)s::text
                                    ORDER BY (p.owner = scope_user()) DESC, p.key LIMIT 1))
-  AND (%(filter)s::jsonb IS NULL OR m.key = ANY (allowed_keys(%(filter)s::jsonb, NULL, NULL)))
+  AND (%(filter)s::jsonb IS NULL OR m.key = ANY ((SELECT allowed_keys(%(filter)s::jsonb, NULL, NULL))::bigint[]))
 ORDER BY m.created_at DESC, m.key DESC
 LIMIT %(limit)s::integer
 

@@ -1,0 +1,199 @@
+"""Data with the structure of real memories: organisations of Zipf sizes, topics, identifiers, some long texts.
+
+Deterministic. Vectors are clusters in a latent space of 96 dimensions, off-centre as those of real models are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import psycopg
+
+WORDS = 18_000
+TOPICS = 2_000
+LATENT = 96
+LONG_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much to generate."""
+
+    memories: int = 100_000
+    organisations: int = 200
+    dimensions: int = 1024
+    users: int = 12
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class Question:
+    """One query: its text, its unit vector, and on whose behalf it is asked."""
+
+    org: str
+    user: str
+    text: str
+    vector: np.ndarray
+    memories_in_org: int
+
+
+class World:
+    """Everything that is random, drawn once from the seed."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.rng = np.random.default_rng(shape.seed)
+        sizes = 1 / np.arange(1, shape.organisations + 1)
+        self.sizes = np.maximum(1, np.round(sizes / sizes.sum() * shape.memories)).astype(int)
+        self.words = _vocabulary(self.rng)
+        self.word_weights = 1 / (np.arange(WORDS) + 2.7)
+        self.word_weights /= self.word_weights.sum()
+        self.topic_words = self.rng.integers(200, WORDS, size=(TOPICS, 40))
+        latent = self.rng.normal(size=(TOPICS, LATENT)).astype(np.float32)
+        self.basis = self.rng.normal(size=(LATENT, shape.dimensions)).astype(np.float32) / np.sqrt(LATENT)
+        self.topics = latent
+        # Real models' vectors share a direction: random pairs have a cosine of 0.75 to 0.87.
+        self.offset = 2.2 * _unit(self.rng.normal(size=(1, shape.dimensions)).astype(np.float32)) * np.sqrt(shape.dimensions)
+
+    def vectors(self, topics: np.ndarray, noise: float) -> np.ndarray:
+        """Unit vectors near these topics, shape `(n, dimensions)`."""
+        latent = self.topics[topics] + noise * self.rng.normal(size=(len(topics), LATENT)).astype(np.float32)
+        return _unit(latent @ self.basis + self.offset)
+
+    def text(self, topic: int, length: int) -> str:
+        """`length` words of a topic, with an identifier now and then."""
+        common = self.rng.choice(WORDS, size=length, p=self.word_weights)
+        own = self.topic_words[topic][self.rng.integers(0, 40, size=length)]
+        chosen = np.where(self.rng.random(length) < 0.25, own, common)
+        words = [self.words[i] for i in chosen]
+        for place in self.rng.integers(0, length, size=1 + length // 120):
+            words[place] = f"ERR-{self.rng.integers(1000, 99999)}"
+        return " ".join(words)
+
+    def centre(self) -> np.ndarray:
+        """The mean vector, as a model would ship it: of other draws than the data."""
+        return self.vectors(self.rng.integers(0, TOPICS, size=4000), 0.35).mean(axis=0)
+
+
+def _vocabulary(rng: np.random.Generator) -> list[str]:
+    syllables = [a + b for a in "bcdfghklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "el", "or")]
+    words: set[str] = set()
+    while len(words) < WORDS:
+        words.add("".join(rng.choice(syllables, size=rng.integers(2, 5))))
+    return sorted(words)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def _binary_rows(rows: Iterator[tuple[bytes, ...]]) -> Iterator[bytes]:
+    yield b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+    for row in rows:
+        yield struct.pack(">h", len(row)) + b"".join(struct.pack(">i", len(field)) + field for field in row)
+    yield struct.pack(">h", -1)
+
+
+def halfvec_bytes(vector: np.ndarray) -> bytes:
+    """The binary form of a halfvec."""
+    return struct.pack(">hh", len(vector), 0) + vector.astype(">f2").tobytes()
+
+
+def load(connection: psycopg.Connection, world: World, *, space: int) -> list[tuple[str, str, str, int, int]]:
+    """Fill the store's tables by COPY, as an administrator; (org, user, content, topic, size of org) of each memory."""
+    shape, rng = world.shape, world.rng
+    memories: list[tuple[str, str, str, int, int]] = []
+    with connection.cursor() as cursor:
+        columns = "org, id, owner, visibility, kind, content, created_at, updated_at, invalidated_at"
+        with cursor.copy(f"COPY memories ({columns}) FROM STDIN") as copy:  # noqa: S608 (constant)
+            for number, size in enumerate(world.sizes):
+                org = f"org{number:03d}"
+                for n in range(size):
+                    topic = int(rng.integers(0, TOPICS))
+                    words = int(rng.integers(700, 1400)) if rng.random() < LONG_SHARE else int(rng.integers(60, 190))
+                    user = f"user{rng.integers(0, shape.users)}"
+                    text = world.text(topic, words)
+                    stamp = np.datetime64("2026-01-01") - np.timedelta64(int(rng.exponential(120 * 86400)), "s")
+                    gone = str(stamp) if rng.random() < 0.08 else None
+                    shared = "shared" if rng.random() < 0.55 else "private"
+                    kind = ("fact", "decision", "episode", "preference", "runbook")[int(rng.integers(0, 5))]
+                    copy.write_row((org, f"m{n}", user, shared, kind, text, str(stamp), str(stamp), gone))
+                    memories.append((org, user, text, topic, int(size)))
+    load_vectors(connection, world, memories, space=space)
+    return memories
+
+
+def load_vectors(connection: psycopg.Connection, world: World, memories: list, *, space: int) -> None:
+    """One window for each 1,200 characters, a vector for each window; codes follow by trigger."""
+    connection.execute(
+        "INSERT INTO windows (org, key, ordinal, window_start, window_end)"
+        " SELECT org, key, n, n * 1200, least(full_length, (n + 1) * 1200)"
+        " FROM memories, generate_series(0, (full_length - 1) / 1200) AS n"
+    )
+    topic_of: dict[tuple[str, str], int] = {}
+    counts: dict[str, int] = {}
+    for org, _, _, topic, _ in memories:
+        n = counts[org] = counts.get(org, -1) + 1
+        topic_of[org, f"m{n}"] = topic
+    rows = connection.execute(
+        "SELECT w.org, w.key, w.ordinal, m.id, m.owner, m.visibility = 'shared', m.invalidated_at IS NULL,"
+        " (extract(epoch FROM m.created_at) * 1000000)::bigint - 946684800000000"
+        " FROM windows w JOIN memories m USING (org, key) ORDER BY w.org, w.key, w.ordinal"
+    ).fetchall()
+
+    def packed() -> Iterator[tuple[bytes, ...]]:
+        for start in range(0, len(rows), 4096):
+            part = rows[start : start + 4096]
+            topics = np.array([topic_of[r[0], r[3]] for r in part])
+            drifted = np.array([r[2] > 0 and world.rng.random() < 0.5 for r in part])
+            topics = np.where(drifted, world.rng.integers(0, TOPICS, size=len(part)), topics)
+            for r, vector in zip(part, world.vectors(topics, 0.35), strict=True):
+                yield (
+                    r[0].encode(),
+                    struct.pack(">h", space),
+                    struct.pack(">q", r[1]),
+                    struct.pack(">i", r[2]),
+                    r[4].encode(),
+                    struct.pack(">?", r[5]),
+                    struct.pack(">?", r[6]),
+                    struct.pack(">q", r[7]),
+                    halfvec_bytes(vector),
+                )
+
+    columns = "org, space, key, ordinal, owner, shared, live, created_at, embedding"
+    with connection.cursor() as cursor, cursor.copy(f"COPY vectors ({columns}) FROM STDIN (FORMAT binary)") as copy:  # noqa: S608
+        for block in _binary_rows(packed()):
+            copy.write(block)
+
+
+def questions(world: World, memories: list[tuple[str, str, str, int, int]], count: int, *, by_org: bool) -> list[Question]:
+    """Identifiers, short phrases and long questions in equal parts.
+
+    `by_org`: half of them pick an organisation evenly, the rest a memory evenly (so large organisations more often).
+    """
+    rng = world.rng
+    first: dict[str, list[int]] = {}
+    for place, memory in enumerate(memories):
+        first.setdefault(memory[0], []).append(place)
+    orgs = sorted(first)
+    made = []
+    for n in range(count):
+        if by_org and n % 2:
+            place = int(rng.choice(first[orgs[int(rng.integers(0, len(orgs)))]]))
+        else:
+            place = int(rng.integers(0, len(memories)))
+        org, user, content, topic, size = memories[place]
+        words = content.split()
+        if n % 3 == 0:
+            found = [word for word in words if word.startswith("ERR-")]
+            text = found[0] if found else words[0]
+        elif n % 3 == 1:
+            text = " ".join(rng.choice(words, size=3))
+        else:
+            text = "why does " + " ".join(rng.choice(words, size=9)) + " again"
+        vector = world.vectors(np.array([topic]), 0.35)[0]
+        made.append(Question(org, user, text, vector, size))
+    return made

@@ -1,0 +1,185 @@
+"""How fast a whole search is beside the raw parts that no search can do without.
+
+    python benchmarks/search.py                    # 100,000 memories, 200 organisations, 1024 dimensions
+    python benchmarks/search.py --memories 20000 --database "host=…"   # an administrator's connection
+
+In one run, wire to wire, alternating: the whole search as an application does it (BEGIN, scope, SELECT recall, COMMIT;
+embedding excluded), the raw scoped vector leg, the raw scoped GIN query (OR of the two rarest stems, 40 rows), SELECT 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from generated import Question, Shape, World, load, questions
+
+from lore_retriever import MemoryStore
+from lore_retriever.admin import StoreAdmin, record_space
+from lore_retriever.embeddings.base import EmbeddingSpace
+from lore_retriever.operations.common import halfvec_text
+
+STRATA = (("S", 0, 400), ("M", 400, 2500), ("L", 2500, 10**9), ("ALL", 0, 10**9))
+
+RAW_VECTOR = """
+SELECT key, min(d) FROM (
+    SELECT v.key, v.embedding <#> %(vector)s::halfvec AS d FROM vectors AS v
+    WHERE v.org = %(org)s AND v.space = 1 AND v.live AND (v.shared OR v.owner = %(user)s)
+    ORDER BY v.embedding <#> %(vector)s::halfvec LIMIT 80) AS w
+GROUP BY key ORDER BY 2 LIMIT 40"""
+
+RAW_CODES = """
+SELECT v.key, min(v.embedding <#> %(vector)s::halfvec) FROM (
+    SELECT c.key, c.ordinal FROM codes AS c
+    WHERE c.org = %(org)s AND c.space = 1 AND c.centre = 1 AND c.live AND (c.shared OR c.owner = %(user)s)
+    ORDER BY c.bits <~> (SELECT binary_quantize(%(vector)s::halfvec - n.embedding) FROM centres AS n WHERE n.space = 1) LIMIT 600) AS p
+JOIN vectors AS v ON v.org = %(org)s AND v.space = 1 AND v.key = p.key AND v.ordinal = p.ordinal
+GROUP BY v.key ORDER BY 2 LIMIT 40"""
+
+RAW_GIN = """
+SELECT key, ts_rank_cd(tsv, q) FROM memories, to_tsquery('simple', %(stems)s) AS q
+WHERE org = %(org)s AND tsv @@ q AND invalidated_at IS NULL AND (visibility = 'shared' OR owner = %(user)s)
+ORDER BY 2 DESC LIMIT 40"""
+
+
+class VectorsOfTheBenchmark:
+    """An embedder that hands back the question's own vector: embedding is not what is measured."""
+
+    def __init__(self, dimensions: int, centre: list[float] | None = None) -> None:
+        self.space = EmbeddingSpace("benchmark", "1", dimensions)
+        self.max_tokens = None
+        self.centre = centre
+        self.next: Any = None
+
+    def count_tokens(self, text: str) -> int:
+        return len(text)
+
+    def embed_texts(self, texts: Any, /) -> Any:
+        return [self.next for _ in texts]
+
+    embed_queries = embed_texts
+
+
+def prepared(conninfo: str, shape: Shape) -> tuple[World, list[Any]]:
+    """A migrated, filled, vacuumed store."""
+    world = World(shape)
+    StoreAdmin.connect(conninfo).migrate()
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("SET search_path = lore, public")
+        with connection.transaction():
+            centre = [float(x) for x in world.centre()]
+            from psycopg.rows import dict_row
+
+            record_space(connection.cursor(row_factory=dict_row), VectorsOfTheBenchmark(shape.dimensions, centre))
+        began = time.perf_counter()
+        memories = load(connection, world, space=1)
+        print(f"{len(memories):,} memories loaded in {time.perf_counter() - began:.0f} s", flush=True)
+        connection.execute("SELECT rebuild_statistics()")
+        connection.execute("VACUUM (ANALYZE)")
+    return world, memories
+
+
+def rarest_stems(connection: psycopg.Connection, question: Question) -> str:
+    rows = connection.execute(
+        "SELECT s.stem FROM unnest(tsvector_to_array(text_vector('english', %s, false))) AS s(stem)"
+        " LEFT JOIN terms t ON t.org = %s AND t.stem = s.stem GROUP BY 1 ORDER BY sum(coalesce(t.df, 0)) LIMIT 2",
+        [question.text, question.org],
+    ).fetchall()
+    return " | ".join("'" + row[0] + "'" for row in rows) or "'nothing'"
+
+
+def timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1000
+
+
+def measure(conninfo: str, asked: list[Question], shape: Shape, rounds: int) -> dict[str, list[tuple[int, float]]]:
+    """Milliseconds of each system for each question, alternating; the first round warms up."""
+    taken: dict[str, list[tuple[int, float]]] = {name: [] for name in ("search", "vector", "gin", "SELECT 1")}
+    embedder = VectorsOfTheBenchmark(shape.dimensions)
+    with MemoryStore.connect(conninfo, embedder=embedder, max_size=1) as store, psycopg.connect(conninfo, autocommit=True) as raw:
+        raw.execute("SET search_path = lore, public")
+        raw.execute("SET enable_seqscan = off")
+        stems = [rarest_stems(raw, question) for question in asked]
+        budget = raw.execute("SELECT (fusion()).scan_numbers").fetchone()[0] / shape.dimensions
+        windows = dict(raw.execute("SELECT org, sum(windows)::int FROM scope_statistics GROUP BY org").fetchall())
+        for turn in range(rounds + 1):
+            for question, pair in zip(asked, stems, strict=True):
+                embedder.next = question.vector.tolist()
+                params = {"org": question.org, "user": question.user, "stems": pair, "vector": halfvec_text(embedder.next)}
+                view = store.as_user(question.org, question.user)
+                vector_sql = RAW_CODES if windows[question.org] > budget else RAW_VECTOR
+                times = {
+                    "search": timed(lambda: view.recall(question.text)),  # noqa: B023
+                    "vector": timed(lambda: raw.execute(vector_sql, params).fetchall()),  # noqa: B023
+                    "gin": timed(lambda: raw.execute(RAW_GIN, params).fetchall()),  # noqa: B023
+                    "SELECT 1": timed(lambda: raw.execute("SELECT 1").fetchall()),
+                }
+                if turn:
+                    for name, value in times.items():
+                        taken[name].append((question.memories_in_org, value))
+    return taken
+
+
+def table(taken: dict[str, list[tuple[int, float]]]) -> list[dict[str, Any]]:
+    """One row per system and stratum of organisation sizes."""
+    rows = []
+    for stratum, least, most in STRATA:
+        medians: dict[str, float] = {}
+        for name, values in taken.items():
+            chosen = sorted(value for size, value in values if least <= size < most)
+            if chosen:
+                medians[name] = statistics.median(chosen)
+                rows.append({"stratum": stratum, "system": name, "p50": medians[name], "p95": chosen[int(len(chosen) * 0.95)], "n": len(chosen)})
+        if medians:
+            rows.append({"stratum": stratum, "system": "search / (vector + gin)", "p50": medians["search"] / (medians["vector"] + medians["gin"])})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memories", type=int, default=100_000)
+    parser.add_argument("--organisations", type=int, default=200)
+    parser.add_argument("--dimensions", type=int, default=1024)
+    parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--database", help="an administrator's connection string to an empty database; the built-in Postgres if left out")
+    parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run with the same numbers")
+    parser.add_argument("--json", help="write all figures to this file")
+    given = parser.parse_args()
+    shape = Shape(given.memories, given.organisations, given.dimensions)
+    if given.database is None:
+        import tempfile
+
+        from lore_retriever import embedded
+
+        server = embedded.start(tempfile.mkdtemp(prefix="lore-benchmark-"))
+        given.database = server.conninfo()
+    if given.filled:
+        import pickle
+
+        world, memories = pickle.load(open(given.json + ".world", "rb"))  # noqa: S301, SIM115
+    else:
+        world, memories = prepared(given.database, shape)
+        if given.json:
+            import pickle
+
+            pickle.dump((world, memories), open(given.json + ".world", "wb"))  # noqa: SIM115
+    taken = measure(given.database, questions(world, memories, given.questions, by_org=True), shape, given.rounds)
+    rows = table(taken)
+    print("| organisation | system | p50 ms | p95 ms |\n|---|---|--:|--:|")
+    for row in rows:
+        print(f"| {row['stratum']} | {row['system']} | {row['p50']:.2f} | {row.get('p95', float('nan')):.2f} |")
+    if given.json:
+        with open(given.json, "w") as file:
+            json.dump({"arguments": vars(given), "rows": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
