@@ -15,7 +15,13 @@ from lore_retriever.evaluation.loading import load_suite
 from lore_retriever.evaluation.measures import find_leaks, measure
 from lore_retriever.evaluation.probes import isolation_probes
 from lore_retriever.evaluation.report import build_report
-from lore_retriever.evaluation.runner import ask_store, baseline_runs, code_version, trial_runs
+from lore_retriever.evaluation.runner import (
+    ask_store,
+    baseline_runs,
+    code_version,
+    handwritten_run,
+    trial_runs,
+)
 from lore_retriever.evaluation.suites import Document, Query, Suite
 from lore_retriever.testing import HashEmbedder
 
@@ -126,8 +132,17 @@ def test_baselines_stand_in_the_same_report(suite: Suite, laboratory: Laboratory
     report = build_report(suite, [asked, *trial_runs(suite, laboratory)[1:], *baseline_runs(suite, laboratory)])
     systems = [row.system for row in report.rows]
     assert {"fused", "vector", "bm25", "exact vectors", "rrf bm25 + vectors", "convex, tuned here"} <= set(systems)
+    assert report.row("handwritten rrf").means["Success@1"] == 1.0
     assert report.row("exact vectors").means == pytest.approx(report.row("vector").means, abs=0.3)
     assert report.code_version == code_version()
+
+
+def test_the_statement_written_by_hand_keeps_to_scope_and_filter(suite: Suite, laboratory: Laboratory) -> None:
+    found = handwritten_run(suite.filtered({"lore_kind": "document"}), laboratory)
+    assert find_leaks(suite, found) == []
+    assert found.ids("q2")[0] == "mailer-leak"
+    nothing = handwritten_run(suite.filtered({"lore_kind": "task"}), laboratory)
+    assert nothing.ids("q2") == []
 
 
 def test_isolation_probes_find_no_leak(suite: Suite, store: MemoryStore, laboratory: Laboratory) -> None:

@@ -79,7 +79,9 @@ WITH lexical AS (
     LIMIT 2 * %(k)s::integer
 ), semantic AS (
     SELECT h.key, row_number() OVER (ORDER BY min(v.embedding <=> %(embedding)s::halfvec)) AS rank
-    FROM handwritten AS h JOIN vectors AS v ON v.org = h.org AND v.key = h.key
+    FROM handwritten AS h
+    JOIN embedding_space AS s ON s.state = 'active'
+    JOIN vectors AS v ON v.org = h.org AND v.space = s.space AND v.key = h.key
     WHERE h.org = %(org)s::text AND (%(keys)s::bigint[] IS NULL OR h.key = ANY (%(keys)s::bigint[]))
     GROUP BY h.key
     ORDER BY rank

@@ -16,7 +16,7 @@ from lore_retriever.evaluation.suites import Document, Query, Suite
 from lore_retriever.filters.evaluate import evaluate
 from lore_retriever.filters.langchain_dialect import parse_filter
 
-__all__ = ["Bm25", "ExactVectors", "analyse", "fuse_convex", "fuse_reciprocal", "tune_convex"]
+__all__ = ["Bm25", "ExactVectors", "analyse", "fuse_convex", "fuse_reciprocal", "passing", "tune_convex"]
 
 _WORD = re.compile(r"\w+(?:[-_.:/@']\w+)*")
 _PART = re.compile(r"[^\W_]+")
@@ -219,10 +219,15 @@ def _shelves(suite: Suite) -> dict[str, list[Document]]:
     for query in suite.queries:
         name = _shelf_of(query)
         if name not in shelves:
-            condition = parse_filter(query.filter)
-            visible = (d for d in suite.documents if d.scope == query.scope and d.owner is None)
-            shelves[name] = [d for d in visible if evaluate(condition, _fields(d), d.metadata)]
+            shelves[name] = passing(suite, query)
     return {name: documents for name, documents in shelves.items() if documents}
+
+
+def passing(suite: Suite, query: Query) -> list[Document]:
+    """The documents that a query may find: its scope's, and of those what its filter lets through."""
+    condition = parse_filter(query.filter)
+    visible = (d for d in suite.documents if d.scope == query.scope and d.owner is None)
+    return [d for d in visible if evaluate(condition, _fields(d), d.metadata)]
 
 
 def _shelf_of(query: Query) -> str:

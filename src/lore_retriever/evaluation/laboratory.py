@@ -86,6 +86,10 @@ class Session:
         self._search_path = row["path"]
         self.config = config
 
+    def rows(self, name: str, params: Mapping[str, Any]) -> Rows:
+        """The rows of a statement of `sql/queries`, as the service role until something is asked."""
+        return rows_of(self._cursor, name, params)
+
     def ask(self, query: Query, scope: Scope, *, k: int = 10, vectors: bool = True) -> Answer:
         """Search as the user role under a scope.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from lore_retriever import __version__
 from lore_retriever.config import FusionConfig
-from lore_retriever.evaluation.baselines import Bm25, ExactVectors, fuse_convex, fuse_reciprocal, tune_convex
+from lore_retriever.evaluation.baselines import Bm25, ExactVectors, fuse_convex, fuse_reciprocal, passing, tune_convex
 from lore_retriever.evaluation.laboratory import Laboratory, scope_of
 from lore_retriever.evaluation.runs import Ranked, Run, record
-from lore_retriever.evaluation.suites import Suite
+from lore_retriever.evaluation.suites import Query, Suite
+from lore_retriever.operations.common import halfvec_text
 from lore_retriever.queries import sql_folder
 from lore_retriever.types import Strength
 from lore_retriever.windows import split_windows
@@ -21,7 +23,7 @@ from lore_retriever.windows import split_windows
 if TYPE_CHECKING:
     from lore_retriever.store import MemoryStore
 
-__all__ = ["ask_store", "baseline_runs", "code_version", "trial_runs"]
+__all__ = ["ask_store", "baseline_runs", "code_version", "handwritten_run", "trial_runs"]
 
 Progress = Callable[[int], object]
 """Called with how many queries were asked since the last call."""
@@ -77,7 +79,7 @@ def trial_runs(suite: Suite, laboratory: Laboratory, config: FusionConfig | None
 
 
 def baseline_runs(suite: Suite, laboratory: Laboratory) -> list[Run]:
-    """BM25, exact vectors over the same windows, their plain rank fusion and tuned convex combination.
+    """BM25, exact vectors over the same windows, two ways to join them, and a statement written by hand.
 
     The convex combination is tuned on the suite itself, so it is an upper bound of what that form can do.
     """
@@ -97,4 +99,30 @@ def baseline_runs(suite: Suite, laboratory: Laboratory) -> list[Run]:
     if suite.judged:
         share, _ = tune_convex([(suite, lexical, vector)])
         runs.append(fuse_convex(lexical, vector, share, system="convex, tuned here"))
-    return runs
+    return [*runs, handwritten_run(suite, laboratory)]
+
+
+def handwritten_run(suite: Suite, laboratory: Laboratory, *, k: int = 10) -> Run:
+    """What one SQL statement written by hand finds: all words of the query and vectors, joined by rank.
+
+    It runs over a copy of the suite's texts with a plain `english` tsvector, and over the store's own vectors.
+    """
+    places = {query.scope: scope_of(suite, query.scope) for query in suite.queries}
+    orgs = {"orgs": sorted({scope.org for scope in places.values()}), "owner": scope_of(suite, None).user}
+    allowed: dict[str, list[int]] = {}
+    with laboratory.trial() as session:
+        session.rows("handwritten_corpus", orgs)
+
+        def search(query: Query) -> list[tuple[str, float]]:
+            org = places[query.scope].org
+            name = json.dumps([org, query.filter], sort_keys=True, default=str)
+            if query.filter and name not in allowed:
+                ids = [document.id for document in passing(suite, query)]
+                found = session.rows("keys_of_ids", {"org": org, "ids": ids})
+                allowed[name] = [row["key"] for row in found]
+            (vector,) = laboratory.embedder.embed_queries([query.text])
+            asked = {"query": query.text, "embedding": halfvec_text(vector), "org": org, "k": k}
+            rows = session.rows("handwritten_rrf", {**asked, "keys": allowed.get(name)})
+            return [(row["id"], float(row["score"])) for row in rows]
+
+        return record(suite, "handwritten rrf", search, settings={"k": k}, code_version=code_version())
