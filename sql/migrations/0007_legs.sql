@@ -24,7 +24,7 @@ DECLARE
 BEGIN
     SELECT c.* INTO chosen FROM fusion_config AS c;
     IF NOT FOUND THEN
-        chosen := ROW(true, 60, 4, 1, 1, 1, 1, 4, 20, 0.3, 300, 32, 1.2, 0.75, 0.45, 0.6, 4000000, 1600, NULL, NULL)::fusion_config;
+        chosen := ROW(true, 60, 4, 1, 1, 1, 1, 4, 20, 0.2, 300, 32, 1.2, 0.75, 0.45, 0.6, 4000000, 1600, NULL, NULL)::fusion_config;
     END IF;
     RETURN chosen;
 END
@@ -385,10 +385,11 @@ DECLARE
     proposing tsquery[];
     proposed bigint[];
     query_idf double precision;
+    known_idf double precision;
 BEGIN
     SELECT * INTO size FROM scope_size();
     stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories, config) AS s);
-    SELECT sum(s.idf) INTO query_idf FROM unnest(stems) AS s WHERE s.stem = s.asked;
+    SELECT sum(s.idf), sum(s.idf) FILTER (WHERE s.df > 0) INTO query_idf, known_idf FROM unnest(stems) AS s WHERE s.stem = s.asked;
     proposing := ARRAY(
         SELECT s.wanted
         FROM (SELECT u.wanted, row_number() OVER rarest AS n, sum(u.df) OVER rarest AS proposals
@@ -429,8 +430,10 @@ BEGIN
         GROUP BY d.key, d.created_at
     )
     SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score, s.coverage, s.stems, s.weights
-    FROM scored AS s
-    WHERE s.coverage >= config.relaxed_coverage
+    FROM (SELECT c.*, max(c.coverage) OVER () AS best_coverage FROM scored AS c) AS s
+    -- Words that happen to be spelt alike do harm across languages, hence the floor; a question in words that are at
+    -- home here is never left without its best match.
+    WHERE s.coverage >= config.relaxed_coverage OR (s.coverage = s.best_coverage AND known_idf >= query_idf / 2)
     ORDER BY 2
     LIMIT pool;
 END
