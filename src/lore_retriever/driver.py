@@ -6,6 +6,7 @@ The synchronous and the asynchronous driver are twins; what they decide is in th
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -282,3 +283,28 @@ def pool_options(
     if password is None:
         return fixed
     return lambda: fixed | {"password": password()}
+
+
+def blocking_pool(pool: AsyncConnectionPool[Any]) -> ConnectionPool[Any]:
+    """A pool of synchronous connections, made as an asynchronous pool makes its own; none until one is asked for.
+
+    Raises:
+        StoreUnavailable: If the pool is closed, or only an event loop can make its connections.
+    """
+    if pool.closed:
+        raise StoreUnavailable("this store is closed. Open a new one.")
+    conninfo, kwargs = pool.conninfo, pool.kwargs
+    if inspect.iscoroutinefunction(conninfo) or inspect.iscoroutinefunction(kwargs):
+        raise StoreUnavailable(
+            "this store's pool asks a coroutine for its connection string, so it serves its own event loop only."
+            " Use a MemoryStore where synchronous code or another loop reads."
+        )
+    return ConnectionPool(
+        cast(str, conninfo),
+        kwargs=cast("dict[str, Any]", kwargs),
+        min_size=0,
+        max_size=pool.max_size,
+        timeout=pool.timeout,
+        open=True,
+        name="lore-retriever-blocking",
+    )

@@ -17,7 +17,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from lore_retriever.admin import StoreAdmin
-from lore_retriever.driver import Access, AsyncDriver, Driver, pool_options
+from lore_retriever.driver import Access, AsyncDriver, Driver, blocking_pool, pool_options
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.errors import ScopeMissing, StoreUnavailable
 from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
@@ -42,6 +42,11 @@ class _Store:
         self._path = search_path(schema, [])
         self._space: OpenSpace | None = None
         self._server: Any = None  # the built-in Postgres, where this store started it
+
+    @property
+    def known_embedder(self) -> Embedder | None:
+        """The embedder as far as it is known without asking the database."""
+        return self._given_embedder if self._space is None else self._space.embedder
 
     def _access(self, scope: Scope | None) -> Access:
         if scope is None:
@@ -269,6 +274,8 @@ class AsyncMemoryStore(_Store):
         self._conninfo = conninfo
         self._driver: AsyncDriver | None = None
         self._opening: asyncio.Lock | None = None
+        self._twin: MemoryStore | None = None
+        self._pairing = threading.Lock()
 
     @classmethod
     def connect(
@@ -367,6 +374,25 @@ class AsyncMemoryStore(_Store):
         """Whether the running event loop is the one this store was opened on."""
         return self._driver is not None and self._driver.is_on_its_loop
 
+    def blocking(self) -> MemoryStore:
+        """The same store for synchronous code and for other event loops, on connections of its own.
+
+        They are opened when first needed, by the same connection string, and closed with this store.
+
+        Raises:
+            StoreUnavailable: If this store is not open, or its pool makes connections in a way that only an event loop can.
+        """
+        with self._pairing:
+            if self._twin is None:
+                self._twin = MemoryStore(
+                    blocking_pool(self._opened().pool),
+                    owns_pool=True,
+                    schema=self.schema,
+                    embedder=self.known_embedder,
+                    on_embedding_error=self._on_embedding_error,
+                )
+            return self._twin
+
     def _opened(self) -> AsyncDriver:
         if self._driver is None:
             raise StoreUnavailable(
@@ -412,6 +438,8 @@ class AsyncMemoryStore(_Store):
 
     async def close(self) -> None:
         """Close the pool that this store opened, and let go of the built-in Postgres."""
+        if self._twin is not None:
+            await asyncio.to_thread(self._twin.close)
         if self._make_pool is not None and self._pool is not None:
             await self._pool.close()
         if self._server is not None:
