@@ -3,7 +3,7 @@ but for the operation that reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,11 +50,14 @@ def embedder_of(space: EmbeddingSpace) -> Embedder:
     """
     from lore_retriever import embeddings
 
-    if space.model == "hash":
-        return embeddings.HashEmbedder(space.dimensions)
-    for known in (embeddings.OfflineEmbedder, embeddings.E5Embedder):
-        if space == getattr(known, "SPACE", None):
-            made: Embedder = known()
+    makers: dict[str, Callable[[], Embedder]] = {
+        "lore-retriever/hash": lambda: embeddings.HashEmbedder(space.dimensions),
+        "intfloat/multilingual-e5-small": embeddings.OfflineEmbedder,
+        "intfloat/e5-large-v2": embeddings.E5Embedder,
+    }
+    if space.model in makers:
+        made = makers[space.model]()
+        if made.space == space:
             return made
     raise EmbeddingSpaceMismatch(
         f"this store's vectors were made by {space}. Pass embedder=… with that model when opening it."
