@@ -20,12 +20,15 @@ if TYPE_CHECKING:
         StoreUnavailable,
     )
     from lore_retriever.store import AsyncMemoryStore, MemoryStore
-    from lore_retriever.types import Hit, LegMatch, Memory, NewMemory, Recall, Scope
+    from lore_retriever.types import Briefing, BriefingItem, Dropped, Hit, LegMatch, Memory, NewMemory, Recall, Scope
     from lore_retriever.views import AsyncMemories, Memories
 
 _HOMES = {
     "AsyncMemories": "views",
     "AsyncMemoryStore": "store",
+    "Briefing": "types",
+    "BriefingItem": "types",
+    "Dropped": "types",
     "EmbeddingFailed": "errors",
     "EmbeddingSpaceMismatch": "errors",
     "FusionConfig": "config",
@@ -49,6 +52,9 @@ _HOMES = {
 __all__ = [
     "AsyncMemories",
     "AsyncMemoryStore",
+    "Briefing",
+    "BriefingItem",
+    "Dropped",
     "EmbeddingFailed",
     "EmbeddingSpaceMismatch",
     "FusionConfig",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from html import escape
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,6 +14,12 @@ from lore_retriever.errors import ScopeMissing
 __all__ = [
     "KNOWN_KINDS",
     "LEGS",
+    "SECTIONS",
+    "Briefing",
+    "BriefingItem",
+    "Detail",
+    "DropReason",
+    "Dropped",
     "EmbeddingState",
     "Hit",
     "LegMatch",
@@ -21,6 +28,7 @@ __all__ = [
     "NewMemory",
     "Recall",
     "Scope",
+    "SectionName",
     "Strength",
     "Visibility",
 ]
@@ -29,6 +37,12 @@ Visibility = Literal["private", "shared"]
 Strength = Literal["strong", "medium", "weak", "none"]
 LegName = Literal["vector", "exact", "relaxed", "alias"]
 EmbeddingState = Literal["complete", "pending", "none"]
+SectionName = Literal["pinned", "relevant", "recent", "open_tasks"]
+Detail = Literal["full", "excerpt", "passage", "line"]
+DropReason = Literal["budget", "duplicate", "kind", "invalid"]
+
+SECTIONS: tuple[SectionName, ...] = ("pinned", "relevant", "recent", "open_tasks")
+"""The sections of a briefing, in the order in which it shows them."""
 
 LEGS: tuple[LegName, ...] = ("vector", "exact", "relaxed", "alias")
 """Every way to find candidates, in the order in which results print them."""
@@ -200,3 +214,104 @@ class Recall(Record):
     omitted: int = 0
     degraded: str | None = None
     evidence: Strength = "none"
+
+
+class BriefingItem(Record):
+    """One memory in a briefing.
+
+    Attributes:
+        text: What the briefing shows of it, word for word; a `line` has its white space collapsed.
+        detail: How much that is: all of it, the window that matched, a passage, or one line.
+        tokens: What its label and text cost.
+        span: Half-open range of what is shown in the memory, in code points.
+        rank: Place among the hits of the search, from 1; None where no query found it.
+    """
+
+    id: str
+    section: SectionName
+    text: str
+    detail: Detail
+    tokens: int
+    truncated: bool
+    full_length: int
+    span: tuple[int, int]
+    kind: str
+    visibility: Visibility
+    owner: str
+    pinned: bool
+    source: str | None
+    trust: str | None
+    created_at: datetime
+    updated_at: datetime
+    score: float | None = None
+    rank: int | None = None
+
+
+class Dropped(Record):
+    """One memory that was considered for a briefing and left out.
+
+    Attributes:
+        tokens: What its shortest form would have cost.
+        reason: `budget` (no room), `duplicate` (of `duplicate_of`, nearly word for word), `kind` (a task or an open
+            question where no section takes it), `invalid` (gone or invalidated while the briefing was made).
+        section: Where it would have stood.
+    """
+
+    id: str
+    tokens: int
+    reason: DropReason
+    section: SectionName
+    duplicate_of: str | None = None
+
+
+class Briefing(Record):
+    """What a model is told before it works: memories within a budget of tokens, quoted as data.
+
+    Attributes:
+        text: To be put into a prompt as it is; empty where nothing was found or nothing fits.
+        items: What `text` shows, in its order.
+        used_tokens: Tokens of `text`, never more than `budget_tokens`.
+        dropped: Everything else that was considered, with the reason.
+        counter: What counted the tokens.
+        recall_id: Name of the search inside, for `feedback(…, recall_id=…)`; None without a query.
+        degraded: Why the vector leg did not run, or None.
+        evidence: Strength of the best evidence for the queries.
+        omitted: Hits that the search left out because they outgrew the store's budget of characters.
+    """
+
+    text: str
+    items: tuple[BriefingItem, ...]
+    used_tokens: int
+    budget_tokens: int
+    dropped: tuple[Dropped, ...]
+    counter: str
+    queries: tuple[str, ...] = ()
+    recall_id: str | None = None
+    degraded: str | None = None
+    evidence: Strength = "none"
+    omitted: int = 0
+
+    @property
+    def sections(self) -> dict[SectionName, tuple[BriefingItem, ...]]:
+        """The items by section, in the order of `text`; sections without items are absent."""
+        found = {name: tuple(item for item in self.items if item.section == name) for name in SECTIONS}
+        return {name: items for name, items in found.items() if items}
+
+    @property
+    def overhead_tokens(self) -> int:
+        """What headings, fences and separators cost: `used_tokens` less the tokens of the items."""
+        return self.used_tokens - sum(item.tokens for item in self.items)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the text as it is, and what became of each memory."""
+        shown = [(i.section, i.id, f"{i.detail}, {i.tokens} tokens", i.text[:200]) for i in self.items]
+        left = [(d.section, d.id, f"left out: {d.reason}, {d.tokens} tokens", "") for d in self.dropped]
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in shown + left)
+        return (
+            f"<p><b>Briefing</b>: {self.used_tokens:,} of {self.budget_tokens:,} tokens ({escape(self.counter)})</p>"
+            f"<pre>{escape(self.text)}</pre><details><summary>{len(self.items)} shown, {len(self.dropped)} left out"
+            f"</summary><table>{rows}</table></details>"
+        )

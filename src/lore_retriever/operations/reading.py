@@ -17,7 +17,7 @@ from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text, run
 from lore_retriever.results import memory_from_row, recall_from_rows
 from lore_retriever.steps import Embed, Operation, Statement, Transact
 
-__all__ = ["filter_json", "get_memory", "list_memories", "recall"]
+__all__ = ["checked_kinds", "filter_json", "get_memory", "list_memories", "recall", "recall_params"]
 
 _log = logging.getLogger("lore_retriever")
 
@@ -48,6 +48,32 @@ def _query_vectors(space: OpenSpace, texts: Sequence[str]) -> Operation:
     return [halfvec_text(next(vectors)) if text.strip() else None for text in texts], None
 
 
+def recall_params(
+    space: OpenSpace,
+    queries: str | Iterable[str],
+    *,
+    limit: int,
+    filter: Mapping[str, Any] | Filter | None,  # noqa: A002 (the hosts' own name)
+    kinds: Sequence[str] | None,
+    as_of: datetime | None,
+    vectors: Sequence[str] | None = None,
+) -> Operation:
+    """Parameters of the statement `recall`, queries embedded, and why the search is degraded (or None)."""
+    texts, note = checked_queries(queries)
+    params: dict[str, Any] = {
+        "queries": list(texts),
+        "k": checked_limit(limit),
+        "filter": filter_json(filter),
+        "kinds": checked_kinds(kinds),
+        "as_of": utc(as_of, what="as_of"),
+    }
+    degraded = None
+    if vectors is None:
+        vectors, degraded = yield from _query_vectors(space, texts)
+    params["embeddings"] = vectors
+    return params, degraded or note
+
+
 def recall(
     space: OpenSpace,
     queries: str | Iterable[str],
@@ -59,25 +85,17 @@ def recall(
     vectors: Sequence[str] | None = None,
 ) -> Operation:
     """Search; `vectors` are halfvec texts of the queries where a host embedded them itself."""
-    texts, note = checked_queries(queries)
-    params: dict[str, Any] = {
-        "queries": list(texts),
-        "k": checked_limit(limit),
-        "filter": filter_json(filter),
-        "kinds": _checked_kinds(kinds),
-        "as_of": utc(as_of, what="as_of"),
-    }
-    degraded = None
-    if vectors is None:
-        vectors, degraded = yield from _query_vectors(space, texts)
-    params["embeddings"] = vectors
+    params, degraded = yield from recall_params(
+        space, queries, limit=limit, filter=filter, kinds=kinds, as_of=as_of, vectors=vectors
+    )
     rows = yield Transact(lambda: run(Statement("recall", params)))
     return recall_from_rows(
-        rows, recall_id=str(uuid.uuid4()), queries=texts, degraded=degraded or note, evidence=space.evidence
+        rows, recall_id=str(uuid.uuid4()), queries=tuple(params["queries"]), degraded=degraded, evidence=space.evidence
     )
 
 
-def _checked_kinds(kinds: Sequence[str] | None) -> list[str] | None:
+def checked_kinds(kinds: Sequence[str] | None) -> list[str] | None:
+    """Kinds as a list, or None for any."""
     if kinds is None:
         return None
     if isinstance(kinds, str):
