@@ -131,7 +131,7 @@ class Cluster:
         if not self.is_running():
             return
         pid = _recorded_pid(self._pid_file)
-        if self.answers():  # else the recorded process is gone, and its id may be another's by now
+        if self.answers() or _stands_in(pid, self.data):  # else the id may be another process's by now
             installation = find_installation(server_account(self.data))
             with _append(self.log) as log:
                 arguments = ("stop", "-s", "-W", "-m", "fast")
@@ -247,10 +247,8 @@ class Cluster:
             pid = _recorded_pid(path)
             if pid is None or not _is_alive(pid):
                 continue
-            with contextlib.suppress(OSError):
-                if os.path.samefile(f"/proc/{pid}/cwd", self.data):
-                    continue  # somebody starts a server by hand at this moment
-            path.unlink(missing_ok=True)
+            if not _stands_in(pid, self.data):  # else somebody starts a server by hand at this moment
+                path.unlink(missing_ok=True)
 
     @property
     def _pid_file(self) -> Path:
@@ -348,6 +346,14 @@ def _recorded_pid(path: Path) -> int | None:
         return int(path.read_text(encoding="utf-8", errors="replace").split("\n")[0])
     except (OSError, ValueError):
         return None
+
+
+def _stands_in(pid: int | None, folder: Path) -> bool:
+    """Whether a process works in `folder`, as a server does in its data; False where no one can tell."""
+    try:
+        return os.path.samefile(f"/proc/{pid}/cwd", folder)
+    except OSError:
+        return False
 
 
 def _is_alive(pid: int) -> bool:
