@@ -210,6 +210,7 @@ CREATE TABLE terms (
     df     integer NOT NULL CHECK (df > 0),
     PRIMARY KEY (org, owner, stem)
 );
+ALTER TABLE terms SET (fillfactor = 70);  -- room for counts to change in place
 CREATE INDEX terms_spelling ON terms USING gin (org, stem gin_trgm_ops);
 
 -- name: scope_statistics

@@ -68,7 +68,8 @@ BEGIN
     END IF;
     FOREACH v_part IN ARRAY ARRAY['', scope_user()] LOOP
         SELECT s.* INTO known FROM scope_statistics AS s WHERE s.org = v_org AND s.owner = v_part;
-        threshold := least(5000, greatest(20, coalesce(known.memories, 0) / 10));
+        -- A small part is counted after every write, so that its newest word is known to the spelling at once.
+        threshold := least(5000, greatest(1, coalesce(known.memories, 0) / 1000));
         SELECT count(*) INTO fresh
         FROM (SELECT FROM memories AS m
               WHERE m.org = v_org AND m.key > coalesce(known.last_key, 0) AND part_of(m.owner, m.visibility) = v_part

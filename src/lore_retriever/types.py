@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from html import escape
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from lore_retriever.errors import ScopeMissing
+from lore_retriever.errors import LoreError, ScopeMissing
 
 __all__ = [
     "KNOWN_KINDS",
@@ -214,6 +214,27 @@ class Recall(Record):
     omitted: int = 0
     degraded: str | None = None
     evidence: Strength = "none"
+    _explain: Callable[[], Any] | None = PrivateAttr(default=None)
+
+    def explain(self) -> Any:
+        """What every leg proposed for this search, asked anew: an `Explanation` (awaitable from an asynchronous view).
+
+        Raises:
+            LoreError: If this result did not come from a view (it was loaded from JSON, say).
+        """
+        if self._explain is None:
+            raise LoreError("this result is not bound to a store. Use explain() of a view, with the same query.")
+        return self._explain()
+
+    def bound(self, explain: Callable[[], Any]) -> Self:
+        """The same result, able to explain itself."""
+        self._explain = explain
+        return self
+
+    def _repr_html_(self) -> str:
+        from lore_retriever.rendering import recall_html
+
+        return recall_html(self)
 
 
 class BriefingItem(Record):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
+from lore_retriever.explanation import Explanation
 from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import new_memory
-from lore_retriever.operations import reading, writing
+from lore_retriever.operations import aliases, reading, writing
 from lore_retriever.operations.writing import StoredIds
 from lore_retriever.types import Memory, NewMemory, Recall, Scope
 
@@ -20,6 +21,14 @@ __all__ = ["AsyncMemories", "Memories"]
 FilterInput: TypeAlias = "Mapping[str, Any] | Filter | None"
 Page = list[Memory]
 Ids = list[str]
+Groups = list[tuple[str, ...]]
+
+
+class _SearchArguments(TypedDict):
+    limit: int
+    filter: FilterInput
+    kinds: Sequence[str] | None
+    as_of: datetime | None
 
 
 class Memories:
@@ -89,9 +98,45 @@ class Memories:
             InvalidInput: If an argument cannot be used.
             EmbeddingFailed: If the query cannot be embedded and the store was opened with `on_embedding_error="raise"`.
         """
-        operation = reading.recall(self.store.space, query, limit=limit, filter=filter, kinds=kinds, as_of=as_of)
-        found: Recall = self.store.perform(operation, self.scope)
-        return found
+        queries = (query,) if isinstance(query, str) else tuple(query)
+        given: _SearchArguments = {"limit": limit, "filter": filter, "kinds": kinds, "as_of": as_of}
+        found: Recall = self.store.perform(reading.recall(self.store.space, queries, **given), self.scope)
+        return found.bound(lambda: self.explain(queries, **given))
+
+    def explain(
+        self,
+        query: str | Iterable[str],
+        *,
+        limit: int = 10,
+        filter: FilterInput = None,  # noqa: A002
+        kinds: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+    ) -> Explanation:
+        """The same search taken apart: what each leg proposed, the words it looked for, times, the SQL."""
+        operation = reading.explain(self.store.space, query, limit=limit, filter=filter, kinds=kinds, as_of=as_of)
+        made: Explanation = self.store.perform(operation, self.scope)
+        return made
+
+    def add_alias(self, name: str, *others: str) -> None:
+        """Record that these are names of one thing, for the whole organisation; either finds the others.
+
+        Raises:
+            InvalidInput: If fewer than two different names are given, or one holds no letter or digit.
+        """
+        self.store.perform(aliases.add_alias([name, *others]), self.scope)
+
+    def remove_alias(self, name: str) -> None:
+        """Take a name out of its group.
+
+        Raises:
+            NotFound: If the organisation records no such name.
+        """
+        self.store.perform(aliases.remove_alias(name), self.scope)
+
+    def aliases(self) -> Groups:
+        """The organisation's groups of names."""
+        groups: Groups = self.store.perform(aliases.list_aliases(), self.scope)
+        return groups
 
     def get(self, id: str) -> Memory:  # noqa: A002
         """The whole memory of that id; one's own wins over a shared one.
@@ -200,10 +245,39 @@ class AsyncMemories:
         as_of: datetime | None = None,
     ) -> Recall:
         """As `Memories.recall`."""
+        queries = (query,) if isinstance(query, str) else tuple(query)
+        given: _SearchArguments = {"limit": limit, "filter": filter, "kinds": kinds, "as_of": as_of}
         space = await self.store.open_space()
-        operation = reading.recall(space, query, limit=limit, filter=filter, kinds=kinds, as_of=as_of)
-        found: Recall = await self.store.perform(operation, self.scope)
-        return found
+        found: Recall = await self.store.perform(reading.recall(space, queries, **given), self.scope)
+        return found.bound(lambda: self.explain(queries, **given))
+
+    async def explain(
+        self,
+        query: str | Iterable[str],
+        *,
+        limit: int = 10,
+        filter: FilterInput = None,  # noqa: A002
+        kinds: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+    ) -> Explanation:
+        """As `Memories.explain`."""
+        space = await self.store.open_space()
+        operation = reading.explain(space, query, limit=limit, filter=filter, kinds=kinds, as_of=as_of)
+        made: Explanation = await self.store.perform(operation, self.scope)
+        return made
+
+    async def add_alias(self, name: str, *others: str) -> None:
+        """As `Memories.add_alias`."""
+        await self.store.perform(aliases.add_alias([name, *others]), self.scope)
+
+    async def remove_alias(self, name: str) -> None:
+        """As `Memories.remove_alias`."""
+        await self.store.perform(aliases.remove_alias(name), self.scope)
+
+    async def aliases(self) -> Groups:
+        """As `Memories.aliases`."""
+        groups: Groups = await self.store.perform(aliases.list_aliases(), self.scope)
+        return groups
 
     async def get(self, id: str) -> Memory:  # noqa: A002
         """As `Memories.get`."""

@@ -10,14 +10,15 @@ from datetime import datetime
 from typing import Any
 
 from lore_retriever.errors import EmbeddingFailed, InvalidInput, NotFound
+from lore_retriever.explanation import explanation_from_rows
 from lore_retriever.filters import parse_filter, to_json
 from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import checked_id, checked_limit, checked_name, checked_queries, utc
 from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text, run
 from lore_retriever.results import memory_from_row, recall_from_rows
-from lore_retriever.steps import Embed, Operation, Statement, Transact
+from lore_retriever.steps import Body, Embed, Operation, Statement, Transact
 
-__all__ = ["checked_kinds", "filter_json", "get_memory", "list_memories", "recall", "recall_params"]
+__all__ = ["checked_kinds", "explain", "filter_json", "get_memory", "list_memories", "recall", "recall_params"]
 
 _log = logging.getLogger("lore_retriever")
 
@@ -92,6 +93,32 @@ def recall(
     return recall_from_rows(
         rows, recall_id=str(uuid.uuid4()), queries=tuple(params["queries"]), degraded=degraded, evidence=space.evidence
     )
+
+
+def _explanation_body(params: Mapping[str, Any]) -> Body:
+    legs = yield Statement("explain_legs", params)
+    words = yield Statement("explain_words", {"queries": params["queries"]})
+    queries = yield Statement("explain_queries", {"queries": params["queries"]})
+    rows = yield Statement("recall", params)
+    return legs, words, queries, rows
+
+
+def explain(
+    space: OpenSpace,
+    queries: str | Iterable[str],
+    *,
+    limit: int,
+    filter: Mapping[str, Any] | Filter | None,  # noqa: A002 (the hosts' own name)
+    kinds: Sequence[str] | None,
+    as_of: datetime | None,
+) -> Operation:
+    """The search taken apart: what each leg proposed, the words looked for, and the result itself."""
+    params, degraded = yield from recall_params(space, queries, limit=limit, filter=filter, kinds=kinds, as_of=as_of)
+    legs, words, asked, rows = yield Transact(lambda: _explanation_body(params))
+    found = recall_from_rows(
+        rows, recall_id=str(uuid.uuid4()), queries=tuple(params["queries"]), degraded=degraded, evidence=space.evidence
+    )
+    return explanation_from_rows(found, asked, words, legs)
 
 
 def checked_kinds(kinds: Sequence[str] | None) -> list[str] | None:

