@@ -163,6 +163,18 @@ class StoreAdmin:
             assert row is not None
             return row
 
+    def space(self) -> EmbeddingSpace | None:
+        """The active embedding space, or None where none is recorded yet."""
+        with self.service() as cursor:
+            row = cursor.execute(query("spaces")).fetchone()
+        return _identity(row) if row is not None and row["state"] == "active" else None
+
+    def retry(self) -> int:
+        """Make everything due that waits after failures, or was given up; how many memories that is."""
+        with self.service() as cursor:
+            space, _ = _active(cursor)
+            return cursor.execute(query("retry_pending"), {"space": space}).rowcount
+
     def embed(self, embedder: Embedder | None = None, *, progress: Callable[[int], None] | None = None) -> int:
         """Embed every window that waits, a few memories a transaction; how many were.
 
