@@ -160,11 +160,14 @@ class Sides:
     """A synchronous face on either store, so that one behaviour suite runs over both."""
 
     def __init__(self, run: Callable[[Any], Any], store: MemoryStore | AsyncMemoryStore) -> None:
-        self._run = run
+        self._run_any = run
         self.store = store
 
+    def _run(self, result: Any) -> Any:
+        return self._run_any(result)
+
     def as_user(self, org: str, user: str) -> Any:
-        return _Face(self._run, self.store.as_user(org, user))
+        return _Face(self._run_any, self.store.as_user(org, user))
 
 
 class _Face:

@@ -60,10 +60,12 @@ BEGIN
         SELECT a.* FROM aliases AS a WHERE a.org = v_org AND a.alias = ANY (named)
     ), others AS MATERIALIZED (
         -- the other names of each group that was named
-        SELECT DISTINCT ON (o.alias) o.name, exact_query(s.text_config, '"' || replace(o.name, '"', ' ') || '"') AS wanted
+        SELECT DISTINCT ON (o.alias) o.name, coalesce(p.wanted || p.next_wanted, p.wanted) AS wanted
         FROM names AS n
         JOIN aliases AS o ON o.org = v_org AND o.group_no = n.group_no AND o.folded <> n.folded
         CROSS JOIN settings AS s
+        CROSS JOIN LATERAL (SELECT '"' || replace(o.name, '"', ' ') || '"' AS phrase) AS f
+        CROSS JOIN LATERAL (SELECT exact_query(s.text_config, f.phrase) AS wanted, exact_query(s.next_text_config, f.phrase) AS next_wanted) AS p
         WHERE n.key IS NULL
         ORDER BY o.alias LIMIT 64
     ), proposed AS (

@@ -17,7 +17,13 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from lore_retriever.driver import embed_now, translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
-from lore_retriever.errors import EmbeddingFailed, EmbeddingSpaceMismatch, PermissionDenied, StoreUnavailable
+from lore_retriever.errors import (
+    EmbeddingFailed,
+    EmbeddingSpaceMismatch,
+    InvalidInput,
+    PermissionDenied,
+    StoreUnavailable,
+)
 from lore_retriever.migrations import (
     SchemaStatus,
     apply_migrations,
@@ -37,6 +43,9 @@ _log = logging.getLogger("lore_retriever")
 
 LEAST_CODE_DIMENSIONS = 256
 """Below, codes have too few bits to propose with; such spaces are always scanned."""
+
+RETEXTED_AT_ONCE = 500
+"""Memories indexed anew in one transaction of `rebuild_text`."""
 
 CLAIMED_AT_ONCE = 16
 """Memories that one worker locks and embeds in one transaction."""
@@ -155,6 +164,38 @@ class StoreAdmin:
                     _log.info("no right to vacuum %s; autovacuum will", table)
         return {"expired": purged, "parts": parts["n"] if parts else 0}
 
+    def rebuild_text(self, config: str, *, progress: Callable[[int, int], None] | None = None) -> int:
+        """Index every text anew under another text-search configuration; how many memories were.
+
+        Searchable throughout: searches read both configurations until the last batch is done. Resumes where an
+        interrupted run stopped.
+
+        Args:
+            config: Name of any text-search configuration, with `+unaccent` behind it where accents are to be folded.
+            progress: Called with (done, total) memories.
+
+        Raises:
+            InvalidInput: If the server has no configuration of that name.
+        """
+        with self.service() as cursor:
+            _check_text_config(cursor, config)
+            cursor.execute("UPDATE settings SET next_text_config = %s", [config])
+            row = cursor.execute("SELECT count(*) AS n FROM memories WHERE text_config <> %s", [config]).fetchone()
+        total = row["n"] if row else 0
+        done = 0
+        while True:
+            with self.service() as cursor:
+                changed = cursor.execute(query("retext_some"), {"config": config, "limit": RETEXTED_AT_ONCE}).rowcount
+            if not changed:
+                break
+            done += changed
+            if progress is not None:
+                progress(done, total)
+        with self.service() as cursor:
+            cursor.execute("UPDATE settings SET text_config = %s, next_text_config = NULL", [config])
+            cursor.execute("SELECT rebuild_statistics()")
+        return done
+
     def waiting(self) -> Row:
         """Counts of memories and windows that wait for vectors in the active space: see `pending_counts`."""
         with self.service() as cursor:
@@ -210,6 +251,17 @@ class StoreAdmin:
             if rows:
                 take(cursor, vectors_body(space, rows, [halfvec_text(vector) for vector in vectors]))
         return len(texts), len(rows)
+
+
+def _check_text_config(cursor: psycopg.Cursor[Row], config: str) -> None:
+    try:
+        cursor.execute("SAVEPOINT probe")
+        cursor.execute("SELECT text_vector(%s, 'probe', true)", [config])
+    except psycopg.errors.UndefinedObject as error:
+        cursor.execute("ROLLBACK TO SAVEPOINT probe")
+        names = cursor.execute("SELECT cfgname AS name FROM pg_ts_config ORDER BY 1").fetchall()
+        known = ", ".join(row["name"] for row in names)
+        raise InvalidInput(f"the server has no text-search configuration {config!r}. It has: {known}.") from error
 
 
 def take(cursor: psycopg.Cursor[Row], body: Body) -> Any:

@@ -1,0 +1,50 @@
+-- name: briefing_lists
+-- One row per memory that a briefing may show without a query: pinned ones, open tasks and open questions, and the
+-- newest of others. Visible and live, now or as of an instant; each list newest first. Texts are cut to 1,200 characters.
+WITH wanted AS MATERIALIZED (
+    SELECT CASE WHEN %(filter)s::jsonb IS NULL AND %(kinds)s::text[] IS NULL AND %(as_of)s::timestamptz IS NULL THEN NULL
+                ELSE allowed_keys(%(filter)s::jsonb, %(kinds)s::text[], %(as_of)s::timestamptz) END AS keys
+), pinned AS (
+    SELECT m.key, 'pinned' AS list, 1 AS place
+    FROM memories AS m, wanted AS w
+    WHERE m.org = scope_org() AND m.pinned
+      AND CASE WHEN w.keys IS NULL THEN m.invalidated_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) ELSE m.key = ANY (w.keys) END
+    ORDER BY m.created_at DESC, m.key DESC
+    LIMIT %(pinned)s::integer
+), tasks AS (
+    SELECT m.key, 'open_tasks' AS list, 2 AS place
+    FROM memories AS m, wanted AS w
+    WHERE m.org = scope_org() AND m.kind IN ('task', 'open-question')
+      AND CASE WHEN w.keys IS NULL THEN m.invalidated_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) ELSE m.key = ANY (w.keys) END
+    ORDER BY m.created_at DESC, m.key DESC
+    LIMIT %(tasks)s::integer
+), newest AS (
+    -- at most 500, so that a store full of documents is not read through for the last note
+    SELECT m.key, m.kind, m.created_at
+    FROM memories AS m, wanted AS w
+    WHERE m.org = scope_org()
+      AND CASE WHEN w.keys IS NULL THEN m.invalidated_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) ELSE m.key = ANY (w.keys) END
+    ORDER BY m.created_at DESC, m.key DESC
+    LIMIT CASE WHEN %(recent)s::integer = 0 THEN 0 ELSE 500 END
+), recent AS (
+    SELECT n.key, 'recent' AS list, 3 AS place
+    FROM newest AS n
+    WHERE n.kind NOT IN ('task', 'open-question') AND (%(documents)s::boolean OR n.kind <> 'document')
+    ORDER BY n.created_at DESC, n.key DESC
+    LIMIT %(recent)s::integer
+), listed AS (
+    SELECT p.key, p.list, p.place FROM pinned AS p
+    UNION ALL SELECT t.key, t.list, t.place FROM tasks AS t
+    UNION ALL SELECT r.key, r.list, r.place FROM recent AS r
+)
+SELECT l.list, m.id, m.owner, m.owner = scope_user() AS is_own, left(m.content, 1200) AS text, m.full_length, m.kind, m.visibility,
+       m.pinned, m.source, m.trust, m.created_at, m.updated_at
+FROM listed AS l JOIN memories AS m ON m.org = scope_org() AND m.key = l.key
+ORDER BY l.place, m.created_at DESC, m.key DESC
+
+-- name: briefing_details
+-- One row per hit that is still there: what a search does not return of it, and the first `chars` characters of those
+-- that may be shown whole.
+SELECT m.id, m.owner, m.owner = scope_user() AS is_own, m.source, m.trust, left(m.content, g.chars) AS whole
+FROM unnest(%(owners)s::text[], %(ids)s::text[], %(chars)s::integer[]) AS g(owner, id, chars)
+JOIN memories AS m ON m.org = scope_org() AND m.owner = g.owner AND m.id = g.id
