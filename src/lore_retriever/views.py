@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
+from lore_retriever.context import CountTokens
 from lore_retriever.explanation import Explanation
 from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import new_memory
-from lore_retriever.operations import aliases, reading, writing
+from lore_retriever.operations import aliases, briefing, reading, writing
 from lore_retriever.operations.writing import StoredIds
-from lore_retriever.types import Memory, NewMemory, Recall, Scope
+from lore_retriever.types import Briefing, Memory, NewMemory, Recall, Scope, SectionName
 
 if TYPE_CHECKING:
     from lore_retriever.store import AsyncMemoryStore, MemoryStore
@@ -137,6 +138,51 @@ class Memories:
         """The organisation's groups of names."""
         groups: Groups = self.store.perform(aliases.list_aliases(), self.scope)
         return groups
+
+    def build_context(
+        self,
+        query: str | Iterable[str] | None = None,
+        *,
+        max_tokens: int = 2000,
+        count_tokens: CountTokens | None = None,
+        filter: FilterInput = None,  # noqa: A002
+        kinds: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+        sections: Iterable[SectionName] | None = None,
+        style: Literal["markdown", "plain"] = "markdown",
+    ) -> Briefing:
+        """A briefing: pinned memories, what the queries find, recent ones and open tasks, within a budget of tokens.
+
+        One search and one list in one transaction. The budget decides how much of each memory is shown, never which
+        comes first: the order is that of `recall(query, limit=50)`. Memories are quoted as data.
+
+        Args:
+            query: One query, several short ones, or None (the start of a session: no search).
+            max_tokens: Most tokens of the text, headings and separators included. 0 gives an empty text.
+            count_tokens: How your model counts: a function from text to a number or to tokens, a tokenizer with
+                `encode`, or a framework's counter. None: the embedder's tokenizer where it has one, else an estimate;
+                `Briefing.counter` says which.
+            filter, kinds, as_of: As for `recall`; they hold for every section.
+            sections: Those wanted of `pinned`, `relevant`, `recent`, `open_tasks`; all if None.
+            style: `markdown`, or `plain` without any markup.
+
+        Raises:
+            InvalidInput: If an argument cannot be used; a negative budget, for one.
+            EmbeddingFailed: As for `recall`.
+        """
+        operation = briefing.build_context(
+            self.store.space,
+            query,
+            max_tokens=max_tokens,
+            count_tokens=count_tokens,
+            filter=filter,
+            kinds=kinds,
+            as_of=as_of,
+            sections=sections,
+            style=style,
+        )
+        made: Briefing = self.store.perform(operation, self.scope)
+        return made
 
     def get(self, id: str) -> Memory:  # noqa: A002
         """The whole memory of that id; one's own wins over a shared one.
@@ -278,6 +324,33 @@ class AsyncMemories:
         """As `Memories.aliases`."""
         groups: Groups = await self.store.perform(aliases.list_aliases(), self.scope)
         return groups
+
+    async def build_context(
+        self,
+        query: str | Iterable[str] | None = None,
+        *,
+        max_tokens: int = 2000,
+        count_tokens: CountTokens | None = None,
+        filter: FilterInput = None,  # noqa: A002
+        kinds: Sequence[str] | None = None,
+        as_of: datetime | None = None,
+        sections: Iterable[SectionName] | None = None,
+        style: Literal["markdown", "plain"] = "markdown",
+    ) -> Briefing:
+        """As `Memories.build_context`."""
+        operation = briefing.build_context(
+            await self.store.open_space(),
+            query,
+            max_tokens=max_tokens,
+            count_tokens=count_tokens,
+            filter=filter,
+            kinds=kinds,
+            as_of=as_of,
+            sections=sections,
+            style=style,
+        )
+        made: Briefing = await self.store.perform(operation, self.scope)
+        return made
 
     async def get(self, id: str) -> Memory:  # noqa: A002
         """As `Memories.get`."""

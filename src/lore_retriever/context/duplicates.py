@@ -1,0 +1,94 @@
+"""Finds texts that say the same in nearly the same words. Pure and deterministic."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Sequence
+
+__all__ = ["NEAR_DUPLICATE", "duplicates_of", "resemblance", "shingles", "words_of"]
+
+NEAR_DUPLICATE = 0.8
+"""Share of two texts' word triples that they have in common, from which on the later one is left out."""
+
+_SHORT = 12
+"""Up to so many words a single other word changes what is said: such texts must be equal."""
+
+_WORD = re.compile(
+    r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
+)
+_NEGATION_WORDS = """
+not no never none without cannot nor isn aren wasn weren don doesn didn won wouldn shouldn couldn
+nicht kein keine nie ohne ne pas jamais sans non nunca sin não нет не без 不 没 无 非
+"""
+_NEGATIONS = frozenset(_NEGATION_WORDS.split())
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text, folded; single characters in scripts that write no spaces; symbols where it has no word."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return tuple(_WORD.findall(folded)) or tuple(folded.split())
+
+
+def shingles(words: Sequence[str]) -> frozenset[tuple[str, ...]]:
+    """All runs of three words."""
+    return frozenset(zip(words, words[1:], words[2:], strict=False))
+
+
+def resemblance(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> float:
+    """Share of the triples of two texts that both have, in [0, 1]."""
+    both = len(one & other)
+    return both / (len(one) + len(other) - both) if both else 0.0
+
+
+def duplicates_of(texts: Sequence[str], *, least: float = NEAR_DUPLICATE) -> list[int | None]:
+    """For each text the place of the first earlier one that it repeats, or None.
+
+    Equal but for case, punctuation and white space counts at any length. Longer texts also count from `least`
+    on, unless they differ in a number, an identifier or a negation: "port 8080" is not "port 8081".
+    """
+    found: list[int | None] = []
+    first_of: dict[tuple[str, ...], int] = {}
+    holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    parts: list[frozenset[tuple[str, ...]]] = []
+    telling: list[tuple[str, ...]] = []
+    for place, text in enumerate(texts):
+        words = words_of(text)
+        parts.append(shingles(words) if len(words) > _SHORT else frozenset())
+        telling.append(_telling(words))
+        same = first_of.setdefault(words, place)
+        if same != place:
+            found.append(same)
+            continue
+        match = _near(place, parts, telling, holders, least)
+        found.append(match)
+        if match is None:
+            for shingle in parts[place]:
+                holders[shingle].append(place)
+    return found
+
+
+def _near(
+    place: int,
+    parts: Sequence[frozenset[tuple[str, ...]]],
+    telling: Sequence[tuple[str, ...]],
+    holders: dict[tuple[str, ...], list[int]],
+    least: float,
+) -> int | None:
+    shared: dict[int, int] = defaultdict(int)
+    for shingle in parts[place]:
+        for other in holders.get(shingle, ()):
+            shared[other] += 1
+    size = len(parts[place])
+    for other in sorted(shared):
+        both = shared[other]
+        alike = both / (size + len(parts[other]) - both)
+        if alike >= least and telling[place] == telling[other]:
+            return other
+    return None
+
+
+def _telling(words: Sequence[str]) -> tuple[str, ...]:
+    """The words whose change turns a statement into another: numbers, identifiers, negations."""
+    return tuple(word for word in words if word in _NEGATIONS or any(c.isdigit() for c in word))
