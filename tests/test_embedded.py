@@ -21,6 +21,7 @@ import pytest
 from lore_retriever import embedded
 from lore_retriever._postgres import install, locks
 from lore_retriever._postgres import settings as server_settings
+from lore_retriever._postgres.cluster import Cluster
 from lore_retriever.errors import InvalidInput, StoreUnavailable
 
 IS_ROOT = os.geteuid() == 0
@@ -156,7 +157,7 @@ def test_a_first_start_makes_a_database_that_knows_umlauts_and_the_extensions(
     assert row == ("lore", "ä", True, True, "e", "C", "C.UTF-8", "C.UTF-8", "UTF8")
 
 
-@pytest.mark.parametrize("name", ['it\'s a "folder", $HOME `x` \\ größe', "long-" * 30, "a\nline"])
+@pytest.mark.parametrize("name", ['it\'s a "folder", $HOME `x` \\ größe', "long-" * 30, "a, b"])
 def test_any_path_serves(open_to_all: Path, at: Callable[[Path], Path], name: str) -> None:
     home = at(open_to_all / name / "postgres")
     with embedded.start(home) as server:
@@ -530,6 +531,14 @@ def test_folders_and_socket_are_their_owners_only_and_there_is_no_tcp(home: Path
         rules = "SELECT string_agg(concat_ws(' ', type, auth_method, options), ',') FROM pg_hba_file_rules"
         assert ask(server, rules) == "local peer {map=lore},local peer {map=lore}"
         assert ask(server, "SELECT count(*) FROM pg_ident_file_mappings") == len({0, os.geteuid()})
+
+
+def test_an_empty_folder_is_taken_and_closed_to_others(tmp_path: Path) -> None:
+    home = tmp_path / "volume"
+    (home / "lost+found").mkdir(parents=True)
+    home.chmod(0o755)
+    Cluster(home).make_home()
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
 def test_other_users_do_not_reach_it_even_where_its_folder_is_open(

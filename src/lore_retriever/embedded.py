@@ -66,7 +66,8 @@ class EmbeddedPostgres:
     def release(self) -> None:
         """Tell that this handle needs the server no longer; the last one of the last process stops it.
 
-        Calling it again does nothing. A process that ends releases by itself.
+        Calling it again does nothing. A process that ends releases by itself; one that a signal ends leaves the
+        server running, and the next process that uses it stops it.
 
         Raises:
             StoreUnavailable: If the server does not stop.

@@ -82,7 +82,7 @@ class Installation:
                 [str(self.folder / "bin" / program), *arguments],
                 cwd=data,
                 # In the environment and not as -D: pg_ctl puts -D between double quotes in a shell command.
-                env=_environment() | {"PGDATA": self._path_for_server(data)},
+                env=_environment() | {"PGDATA": _path_for_server(data)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -124,12 +124,6 @@ class Installation:
             said = output.read().decode(errors="replace").strip()
         if status != 0:
             raise StoreUnavailable(f"initdb could not make a cluster in {folder.parent}:\n{said[-2000:]}")
-
-    def _path_for_server(self, data: Path) -> str:
-        # Root's folders (/root, a tmp_path of mode 0700) cannot be entered by the server's account. The
-        # folder in which a process already stands can: its children are told to find the cluster there.
-        here = "/proc/self/cwd"
-        return here if self.account is not None and os.path.isdir(here) else str(data)
 
 
 def find_installation(account: Account | None, *, timeout_s: float = 60) -> Installation:
@@ -305,6 +299,13 @@ def _copy_tree(source: Path, target: Path) -> None:
         return [name for name in names if name.endswith(".a") or name in {"include", "pgxs", "pkgconfig"}]
 
     shutil.copytree(source, target, ignore=needless, copy_function=shutil.copyfile)
+
+
+def _path_for_server(data: Path) -> str:
+    # Root's folders (/root, a tmp_path of mode 0700) cannot be entered by the server's account. The folder
+    # in which a process already stands can: the programs are started there and told so.
+    here = "/proc/self/cwd"
+    return here if os.path.isdir(here) else str(data)
 
 
 def _environment() -> dict[str, str]:
