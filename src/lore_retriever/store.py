@@ -18,7 +18,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.driver import Access, AsyncDriver, Driver, blocking_pool, pool_options
-from lore_retriever.embeddings.base import Embedder
+from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import ScopeMissing, StoreUnavailable
 from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
 from lore_retriever.opening import Facts, facts_body, open_space
@@ -47,6 +47,11 @@ class _Store:
     def known_embedder(self) -> Embedder | None:
         """The embedder as far as it is known without asking the database."""
         return self._given_embedder if self._space is None else self._space.embedder
+
+    @property
+    def known_space(self) -> EmbeddingSpace | None:
+        """The embedding space, once the store has been used."""
+        return None if self._space is None else self._space.embedder.space
 
     def _access(self, scope: Scope | None) -> Access:
         if scope is None:
