@@ -53,9 +53,10 @@ class _Store:
         """The embedding space, once the store has been used."""
         return None if self._space is None else self._space.embedder.space
 
-    def _access(self, scope: Scope | None) -> Access:
-        if scope is None:
-            return Access(self._path, "lore_user")
+    def _unscoped(self) -> Access:
+        return Access(self._path, "lore_user")
+
+    def _access(self, scope: Scope) -> Access:
         if not isinstance(scope, Scope):
             raise ScopeMissing(f"the scope is {scope!r}; give Scope(org=…, user=…).")
         number = "" if self._space is None else str(self._space.number)
@@ -197,7 +198,7 @@ class MemoryStore(_Store):
         if self._space is None:
             with self._opening:
                 if self._space is None:
-                    self._learn(self._driver.transact(facts_body, self._access(None)))
+                    self._learn(self._driver.transact(facts_body, self._unscoped()))
         assert self._space is not None
         return self._space
 
@@ -412,7 +413,7 @@ class AsyncMemoryStore(_Store):
             assert self._opening is not None
             async with self._opening:
                 if self._space is None:
-                    self._learn(await driver.transact(facts_body, self._access(None)))
+                    self._learn(await driver.transact(facts_body, self._unscoped()))
         assert self._space is not None
         return self._space
 
