@@ -176,6 +176,8 @@ def test_a_folder_that_somebody_else_put_in_the_short_ones_place_is_refused(
     home = at(tmp_path / ("long-" * 20) / "postgres")
     with embedded.start(home) as server:
         short = Path(psycopg.conninfo.conninfo_to_dict(server.conninfo())["host"])
+    embedded.stop(home)
+    assert not short.exists()
     short.mkdir()
     short.chmod(0o777)
     try:

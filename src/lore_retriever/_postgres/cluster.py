@@ -129,7 +129,7 @@ class Cluster:
             StoreUnavailable: If it still runs at `deadline` (of `time.monotonic`).
         """
         if not self.is_running():
-            return
+            return _forget_short_folder(self.data)
         pid = _recorded_pid(self._pid_file)
         if self.answers() or _stands_in(pid, self.data):  # else the id may be another process's by now
             installation = find_installation(server_account(self.data))
@@ -145,7 +145,7 @@ class Cluster:
                 )
             time.sleep(POLL_S)
         _reap(pid)
-        _forget_short_folder(self.data)
+        return _forget_short_folder(self.data)
 
     def is_running(self) -> bool:
         """Whether any process of a server is alive, here or in a container that shares the folder."""
