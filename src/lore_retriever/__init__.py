@@ -20,7 +20,18 @@ if TYPE_CHECKING:
         StoreUnavailable,
     )
     from lore_retriever.store import AsyncMemoryStore, MemoryStore
-    from lore_retriever.types import Briefing, BriefingItem, Dropped, Hit, LegMatch, Memory, NewMemory, Recall, Scope
+    from lore_retriever.types import (
+        Briefing,
+        BriefingItem,
+        Dropped,
+        Hit,
+        LegMatch,
+        Memory,
+        NewMemory,
+        Recall,
+        Reinforcement,
+        Scope,
+    )
     from lore_retriever.views import AsyncMemories, Memories
 
 _HOMES = {
@@ -43,6 +54,7 @@ _HOMES = {
     "NotFound": "errors",
     "PermissionDenied": "errors",
     "Recall": "types",
+    "Reinforcement": "types",
     "SchemaMismatch": "errors",
     "Scope": "types",
     "ScopeMissing": "errors",
@@ -69,6 +81,7 @@ __all__ = [
     "NotFound",
     "PermissionDenied",
     "Recall",
+    "Reinforcement",
     "SchemaMismatch",
     "Scope",
     "ScopeMissing",

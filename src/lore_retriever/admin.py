@@ -152,17 +152,23 @@ class StoreAdmin:
         return done
 
     def maintain(self) -> dict[str, int]:
-        """Recount stems and sizes of every organisation, purge what expired; what was done, counted."""
+        """Recount stems, sizes and votes of every organisation, purge what expired; what was done, counted."""
         with self.service() as cursor:
             purged = cursor.execute("DELETE FROM memories WHERE expires_at < now()").rowcount
             parts = cursor.execute("SELECT rebuild_statistics() AS n").fetchone()
+        with self.service() as cursor:
+            votes = cursor.execute("SELECT refresh_reinforcement() AS n").fetchone()
         with self._connection() as connection:
             for table in ("memories", "windows", "vectors", "codes", "terms"):
                 try:
                     connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(self.schema, table)))
                 except psycopg.errors.InsufficientPrivilege:
                     _log.info("no right to vacuum %s; autovacuum will", table)
-        return {"expired": purged, "parts": parts["n"] if parts else 0}
+        return {
+            "expired": purged,
+            "parts": parts["n"] if parts else 0,
+            "reinforced": votes["n"] if votes else 0,
+        }
 
     def rebuild_text(self, config: str, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Index every text anew under another text-search configuration; how many memories were.

@@ -25,8 +25,10 @@ __all__ = [
     "LegMatch",
     "LegName",
     "Memory",
+    "Misled",
     "NewMemory",
     "Recall",
+    "Reinforcement",
     "Scope",
     "SectionName",
     "Strength",
@@ -235,6 +237,32 @@ class Recall(Record):
         from lore_retriever.rendering import recall_html
 
         return recall_html(self)
+
+
+class Reinforcement(Record):
+    """How votes make a memory stand.
+
+    Attributes:
+        useful, misleading: Votes of the last 90 days.
+        multiplier: `1 + 0.15 ln(1 + useful) - 0.25 ln(1 + misleading)`, kept within 0.5 and 1.4.
+    """
+
+    useful: int
+    misleading: int
+    multiplier: float
+
+    @property
+    def needs_review(self) -> bool:
+        """Whether it misled at least twice, and more often than it was useful."""
+        return self.misleading >= 2 and self.misleading > self.useful
+
+
+class Misled(Reinforcement):
+    """A memory whose votes ask for a review; `content` is cut to 1,200 characters."""
+
+    id: str
+    owner: str
+    content: str
 
 
 class BriefingItem(Record):

@@ -10,9 +10,9 @@ from lore_retriever.context import CountTokens
 from lore_retriever.explanation import Explanation
 from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import new_memory
-from lore_retriever.operations import aliases, briefing, reading, writing
+from lore_retriever.operations import aliases, briefing, feedback, reading, writing
 from lore_retriever.operations.writing import StoredIds
-from lore_retriever.types import Briefing, Memory, NewMemory, Recall, Scope, SectionName
+from lore_retriever.types import Briefing, Memory, Misled, NewMemory, Recall, Reinforcement, Scope, SectionName
 
 if TYPE_CHECKING:
     from lore_retriever.store import AsyncMemoryStore, MemoryStore
@@ -22,6 +22,7 @@ __all__ = ["AsyncMemories", "Memories"]
 FilterInput: TypeAlias = "Mapping[str, Any] | Filter | None"
 Page = list[Memory]
 Ids = list[str]
+Misleaders = list[Misled]
 Groups = list[tuple[str, ...]]
 
 
@@ -248,6 +249,28 @@ class Memories:
         gone: Ids = self.store.perform(writing.forget([*ids]), self.scope)
         return gone
 
+    def feedback(self, id: str, *, useful: bool, recall_id: str | None = None) -> Reinforcement:  # noqa: A002
+        """Say that a visible memory was useful, or that it misled; how it stands then.
+
+        Counts once for each memory, user and recall; a second vote replaces the first. Later searches multiply its
+        relevance by `Reinforcement.multiplier`. Being found or shown counts for nothing.
+
+        Args:
+            recall_id: `Recall.id` or `Briefing.recall_id` of the search that brought it up.
+
+        Raises:
+            NotFound: If no memory of that id is visible here.
+        """
+        stands: Reinforcement = self.store.perform(
+            feedback.feedback(id, useful=useful, recall_id=recall_id), self.scope
+        )
+        return stands
+
+    def misled(self, *, limit: int = 50) -> Misleaders:
+        """Visible memories that misled at least twice and more often than they were useful: worth a review."""
+        found: Misleaders = self.store.perform(feedback.misled(limit), self.scope)
+        return found
+
 
 class AsyncMemories:
     """`Memories`, awaited. Made by `AsyncMemoryStore.as_user` or `as_caller`."""
@@ -392,3 +415,15 @@ class AsyncMemories:
         """As `Memories.forget_many`."""
         gone: Ids = await self.store.perform(writing.forget([*ids]), self.scope)
         return gone
+
+    async def feedback(self, id: str, *, useful: bool, recall_id: str | None = None) -> Reinforcement:  # noqa: A002
+        """As `Memories.feedback`."""
+        stands: Reinforcement = await self.store.perform(
+            feedback.feedback(id, useful=useful, recall_id=recall_id), self.scope
+        )
+        return stands
+
+    async def misled(self, *, limit: int = 50) -> Misleaders:
+        """As `Memories.misled`."""
+        found: Misleaders = await self.store.perform(feedback.misled(limit), self.scope)
+        return found
