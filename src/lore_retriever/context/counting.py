@@ -75,7 +75,7 @@ def _as_function(given: Any) -> Callable[[str], int]:
     owner = given if not callable(given) else getattr(given, "__self__", None)
     plain = getattr(owner, "encode_ordinary", None)
     function = plain if plain is not None else given if callable(given) else getattr(given, "encode", None)
-    if not callable(function):
+    if not callable(function) or isinstance(given, str | bytes):
         raise InvalidInput(
             f"count_tokens is {given!r}; give a function from text to a number of tokens, or a tokenizer with `encode`."
         )
