@@ -59,10 +59,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A memory read, or why there is none; `size` is how many bytes of the source it took."""
+    """A memory read and where, or why there is none; `size` is how many bytes of the source it took."""
 
     size: int
     memory: NewMemory | None = None
+    where: str = ""
     refusal: str | None = None
 
 
@@ -145,7 +146,7 @@ def _read_text(file: IO[bytes], source: Source, defaults: Defaults) -> Piece:
             )
         text = _decoded(raw, source.name)
         memory = new_memory(content=text, id=source.id, kind=defaults.kind, visibility=defaults.visibility)
-        return Piece(source.size, _with_source(checked_memory(memory, what=source.name), source))
+        return Piece(source.size, _with_source(checked_memory(memory, what=source.name), source), source.name)
     except InvalidInput as error:
         return Piece(source.size, refusal=str(error))
 
@@ -160,7 +161,7 @@ def _read_lines(file: IO[bytes], source: Source, defaults: Defaults) -> Iterator
             continue
         try:
             memory = _memory_of_line(line, where, f"{source.id}:{number}", defaults)
-            yield Piece(len(line), _with_source(checked_memory(memory, what=where), source))
+            yield Piece(len(line), _with_source(checked_memory(memory, what=where), source), where)
         except InvalidInput as error:
             yield Piece(len(line), refusal=str(error))
 

@@ -1,0 +1,259 @@
+"""Commands on a store as a whole: migrate, status, doctor, embed, maintain, config show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from lore_retriever.cli.bars import Bar, bar
+from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opened_memories, opened_store
+from lore_retriever.cli.output import console, print_json, shown, status_line
+from lore_retriever.cli.settings import Settings, command
+from lore_retriever.cli.storing import embed_own, waiting
+
+if TYPE_CHECKING:
+    from lore_retriever.embeddings import Embedder
+    from lore_retriever.embeddings.base import EmbeddingSpace, Vector
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    command(app, "embed")(embed)
+    command(app, "migrate", caller=False)(migrate)
+    command(app, "status")(status)
+    command(app, "doctor", caller=False)(doctor)
+    command(app, "maintain", caller=False)(maintain)
+    config = typer.Typer(help="Settings of the search.", no_args_is_help=True)
+    command(config, "show", caller=False)(config_show)
+    app.add_typer(config, name="config")
+
+
+def migrate(
+    settings: Settings,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print all of it as a psql script instead; needs no database.")
+    ] = False,
+    no_roles: Annotated[
+        bool, typer.Option("--no-roles", help="The four roles were made beforehand; create none.")
+    ] = False,
+) -> None:
+    """Bring a database up to date. A new one also needs --model; the built-in Postgres takes offline."""
+    if print_sql:
+        from lore_retriever.migrations import printed_sql
+
+        print(printed_sql(settings.schema or "lore", roles=not no_roles), end="")
+        return
+    with opened_keeper(settings) as keeper:
+        done = keeper.admin.migrate(
+            named_model(settings), roles=not no_roles, default_to_offline=keeper.home is not None
+        )
+        space = keeper.admin.space()
+    if settings.as_json:
+        print_json({"applied": done, "embedding_space": None if space is None else str(space)})
+        return
+    for name in done:
+        print(f"applied {name}")
+    print(f"schema {keeper.admin.schema} is up to date.")
+    if space is None:
+        status_line(
+            "no embedding model is recorded yet: run migrate again with --model offline, --model e5 or another model."
+        )
+
+
+def status(settings: Settings) -> None:
+    """Where the store is, how its schema stands to this program, and what is in it."""
+    with opened_keeper(settings) as keeper:
+        found = keeper.admin.status()
+        facts: dict[str, Any] = {
+            "server": "built-in Postgres" if keeper.home is not None else "Postgres",
+            "folder": None if keeper.home is None else str(keeper.home),
+            **{name: value for name, value in asdict(found).items() if name != "applied"},
+            "applied": len(found.applied),
+        }
+    if found.state == "current":
+        facts |= _contents(settings)
+    if settings.as_json:
+        print_json(facts)
+    else:
+        for name, value in facts.items():
+            if value not in (None, (), []):
+                text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
+                console().print(Text.assemble((f"{name.replace('_', ' '):>16}  ", "dim"), shown(text)))
+    found.require_current()
+
+
+def _contents(settings: Settings) -> dict[str, Any]:
+    """What the caller sees in a store that is current."""
+    from lore_retriever.operations.common import fetch
+
+    with opened_memories(settings) as memories:
+        space = memories.store.space
+        rows = memories.store.perform(fetch("count_memories"), memories.scope)
+        return {
+            "embedding_space": str(space.embedder.space),
+            "caller": f"{settings.user} of {settings.org}",
+            "memories": rows[0]["n"],
+            "waiting": waiting(memories)[0],
+        }
+
+
+def embed(
+    settings: Settings,
+    retry: Annotated[
+        bool,
+        typer.Option("--retry", help="Also what was postponed after a failure, or given up; needs an administrator."),
+    ] = False,
+) -> None:
+    """Make the vectors that wait: of everybody with an administrator's connection, else your own."""
+    if settings.database is not None and settings.admin_database is None and not retry:
+        _embed_own(settings)
+        return
+    with opened_keeper(settings) as keeper:
+        if retry:
+            keeper.admin.retry()
+        before = keeper.admin.waiting()
+        done = _embed_all(keeper, named_model(settings)) if before["windows"] else 0
+        after = keeper.admin.waiting()
+    _report_embedding(settings, done, after["memories"], given_up=after["given_up"], why=after["error"])
+
+
+def _embed_own(settings: Settings) -> None:
+    with opened_memories(settings) as memories:
+        _, windows = waiting(memories)
+        done = 0
+        if windows:
+            with bar("embedding", windows) as advance:
+                done = embed_own(memories, advance)
+        left, _ = waiting(memories)
+    _report_embedding(settings, done, left)
+
+
+def _embed_all(keeper: Keeper, embedder: Embedder | None) -> int:
+    from lore_retriever.opening import embedder_of
+
+    space = keeper.admin.space()
+    if embedder is None and space is not None:
+        embedder = embedder_of(space)
+    with bar("embedding", keeper.admin.waiting()["windows"]) as advance:
+        return keeper.admin.embed(_Watched(embedder, advance) if embedder is not None else None)
+
+
+class _Watched:
+    """An embedder that tells how far it has come, a slice of texts at a time."""
+
+    def __init__(self, embedder: Embedder, advance: Bar, *, at_once: int = 16) -> None:
+        self._embedder, self._advance, self._at_once = embedder, advance, at_once
+
+    @property
+    def space(self) -> EmbeddingSpace:
+        return self._embedder.space
+
+    @property
+    def max_tokens(self) -> int | None:
+        return self._embedder.max_tokens
+
+    @property
+    def centre(self) -> Vector | None:
+        return self._embedder.centre
+
+    def count_tokens(self, text: str) -> int:
+        return self._embedder.count_tokens(text)
+
+    def embed_queries(self, texts: Sequence[str], /) -> list[Vector]:
+        return self._embedder.embed_queries(texts)
+
+    def embed_texts(self, texts: Sequence[str], /) -> list[Vector]:
+        made: list[Vector] = []
+        for start in range(0, len(texts), self._at_once):
+            made += self._embedder.embed_texts(texts[start : start + self._at_once])
+            self._advance(len(made) - start)
+        return made
+
+
+def _report_embedding(settings: Settings, done: int, left: int, *, given_up: int = 0, why: str | None = None) -> None:
+    if settings.as_json:
+        print_json({"embedded": done, "waiting": left, "given_up": given_up, "error": why})
+    else:
+        print(f"{done:,} windows embedded.")
+    if left:
+        status_line(
+            f"{left:,} memories still wait, {given_up:,} of them given up{f' ({why})' if why else ''};"
+            " `embed --retry` tries all of them again."
+        )
+
+
+def maintain(settings: Settings) -> None:
+    """Recount word frequencies, purge what has expired, refresh what is derived."""
+    with opened_keeper(settings) as keeper:
+        done = keeper.admin.maintain()
+    if settings.as_json:
+        print_json(done)
+    else:
+        print(", ".join(f"{what} {count:,}" for what, count in done.items()))
+
+
+def doctor(settings: Settings) -> None:
+    """Check the server, the schema, roles, row security and what waits; say what is wrong and the way out."""
+    from lore_retriever.doctor import examine
+
+    with opened_keeper(settings) as keeper:
+        report = examine(
+            keeper.database, schema=keeper.admin.schema, admin=keeper.admin, embedder=named_model(settings)
+        )
+    if settings.as_json:
+        print_json(report)
+    else:
+        marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "broken": ("✗", "red"), "unknown": ("?", "dim")}
+        table = Table.grid(padding=(0, 1))
+        for finding in report.findings:
+            table.add_row(Text(*marks[finding.state]), Text(finding.check, style="bold"), Text(shown(finding.told)))
+            if finding.way_out:
+                table.add_row("", "", Text(shown(finding.way_out), style="dim"))
+        console().print(table)
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
+
+
+def config_show(settings: Settings) -> None:
+    """Print the settings in use: of the search, of the store, and how each kind fades."""
+    from lore_retriever.operations.common import fetch
+    from lore_retriever.types import Scope
+
+    with opened_store(settings) as store:
+        scope = Scope(org="none", user="none")  # settings are nobody's: any scope reads the same
+        fusion = store.perform(fetch("fusion_in_use"), scope)[0]
+        of_store = store.perform(fetch("store_settings"), scope)[0]
+        kinds = store.perform(fetch("kinds_in_use"), scope)
+    if settings.as_json:
+        print_json({"fusion": fusion["knobs"], "is_set": fusion["is_set"], "store": of_store, "kinds": kinds})
+        return
+    _print_config(fusion, of_store, kinds)
+
+
+def _print_config(fusion: dict[str, Any], of_store: dict[str, Any], kinds: Sequence[dict[str, Any]]) -> None:
+    from lore_retriever.config import FusionConfig
+
+    out = console()
+    out.print(Text("search: " + ("accepted settings" if fusion["is_set"] else "the shipped defaults"), style="bold"))
+    table = Table("knob", "value", "default", box=box.SIMPLE_HEAD, show_edge=False)
+    for name, field in FusionConfig.model_fields.items():
+        value = fusion["knobs"].get(name)
+        changed = "bold" if value != field.default else ""
+        table.add_row(name, Text(f"{value:g}", style=changed), f"{field.default:g}")
+    out.print(table)
+    out.print(Text("\nstore", style="bold"))
+    for name, value in of_store.items():
+        out.print(f"  {name}  {json.dumps(value)}")
+    out.print(Text("\nkinds: days until a memory counts half, and the least it counts", style="bold"))
+    for row in kinds:
+        days = "never fades" if row["half_life_days"] is None else f"{row['half_life_days']:g} days"
+        out.print(f"  {row['kind'] or 'any other':<14} {days:<12} {row['recency_floor']:g}")

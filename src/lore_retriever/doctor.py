@@ -1,0 +1,136 @@
+"""Is a store sound? Looks at server, schema, roles, row security and what waits, and says what to do.
+
+Reads; `diagnosis` judges. What the connection may not see is said to be unknown, never to be fine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from lore_retriever.admin import StoreAdmin
+from lore_retriever.diagnosis import (
+    ROLES,
+    Finding,
+    State,
+    judge_codes,
+    judge_contents,
+    judge_extensions,
+    judge_rights,
+    judge_roles,
+    judge_schema,
+    judge_security,
+    judge_server,
+    judge_space,
+    judge_statistics,
+    judge_tables,
+    judge_vectors,
+)
+from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
+from lore_retriever.errors import LoreError, StoreUnavailable
+from lore_retriever.migrations import EXTENSIONS, SchemaStatus, checked_schema, schema_status, search_path
+from lore_retriever.operations.embedding import MOST_ATTEMPTS
+from lore_retriever.queries import query
+from lore_retriever.steps import Row
+from lore_retriever.types import Record
+
+__all__ = ["Finding", "Report", "State", "examine"]
+
+_ELSEWHERE = "Give --admin-database with an administrator's connection string to check it."
+
+
+class Report(Record):
+    """All that was checked, in order; `exit_code` is 0 if nothing is broken, 3 if the schema is not current, else 1."""
+
+    findings: tuple[Finding, ...]
+    exit_code: int
+
+
+def examine(
+    conninfo: str, *, schema: str = "lore", admin: StoreAdmin | None = None, embedder: Embedder | None = None
+) -> Report:
+    """Check a store.
+
+    Args:
+        conninfo: As an application connects: whose rights are judged.
+        admin: The keeper, for what only the service role sees; without it that is unknown.
+        embedder: The one in use, where the database's record cannot name it.
+
+    Raises:
+        StoreUnavailable: If the database does not answer.
+    """
+    checked_schema(schema)
+    try:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            findings, status, space = _examined(connection, schema, embedder)
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(f"the database did not answer: {' '.join(str(error).split())}") from error
+    if status.state == "current":
+        findings += _kept(admin, space)
+    broken = any(finding.state == "broken" for finding in findings)
+    return Report(findings=tuple(findings), exit_code=3 if status.state != "current" else int(broken))
+
+
+def _examined(
+    connection: psycopg.Connection[Any], schema: str, embedder: Embedder | None
+) -> tuple[list[Finding], SchemaStatus, Row | None]:
+    """What any connection can see; the schema's status; the row of the active space."""
+
+    def rows(name: str) -> list[Row]:
+        with connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(query(name), {"schema": schema, "names": list(EXTENSIONS)}).fetchall()
+
+    server, extensions, roles = rows("server_facts")[0], rows("extension_facts"), rows("role_facts")
+    status = schema_status(connection, schema)
+    findings = [*judge_server(server), *judge_extensions(extensions), judge_schema(status)]
+    findings += judge_roles(server, roles)
+    if status.state != "current" or len(roles) < len(ROLES):
+        return findings, status, None
+    findings += judge_security(rows)
+    findings += judge_rights(rows("user_rights"))
+    findings += judge_tables(rows("table_health"))
+    path = search_path(schema, sorted({row["schema"] for row in extensions}))
+    told, space = _judged_space(connection, path, embedder)
+    return [*findings, told], status, space
+
+
+def _judged_space(
+    connection: psycopg.Connection[Any], path: str, embedder: Embedder | None
+) -> tuple[Finding, Row | None]:
+    params = {"search_path": path, "role": "lore_user", "org": "", "user": "", "space": ""}
+    try:
+        with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+            cursor.execute(query("enter_scope"), params)
+            found = cursor.execute(query("spaces")).fetchall()
+    except psycopg.errors.InsufficientPrivilege as error:
+        told = f"not to be read: {error.diag.message_primary}."
+        return Finding(check="embedding model", state="unknown", told=told, way_out=_ELSEWHERE), None
+    active = next((row for row in found if row["state"] == "active"), None)
+    if active is None:
+        told, way_out = "none is recorded.", "Run `lore-retriever migrate --model …`."
+        return Finding(check="embedding model", state="broken", told=told, way_out=way_out), None
+    return judge_space(EmbeddingSpace(active["model"], active["revision"], active["dimensions"]), embedder), active
+
+
+def _kept(admin: StoreAdmin | None, space: Row | None) -> list[Finding]:
+    """What only the service role sees."""
+    if admin is None:
+        return [Finding(check="contents", state="unknown", told="not looked at.", way_out=_ELSEWHERE)]
+    try:
+        with admin.service() as cursor:
+
+            def row(name: str, **params: Any) -> Row:
+                return cursor.execute(query(name), params).fetchone() or {}
+
+            findings = [*judge_contents(row("partial_memories")), judge_statistics(row("stale_parts"))]
+            if space is not None:
+                number = space["space"]
+                counts = row("pending_counts", space=number, most_attempts=MOST_ATTEMPTS)
+                findings += judge_vectors(counts, row("lost_windows", space=number))
+            if space is not None and space["centre"] is not None:
+                findings.append(judge_codes(row("missing_codes", space=space["space"], centre=space["centre"])))
+            return findings
+    except LoreError as error:
+        return [Finding(check="contents", state="unknown", told=f"not to be seen: {error}", way_out=_ELSEWHERE)]
