@@ -5,6 +5,7 @@ Everything is read piece by piece, and what cannot be used is told by file and l
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import stat
@@ -19,7 +20,7 @@ from lore_retriever.errors import InvalidInput
 from lore_retriever.inputs import checked_memory, new_memory
 from lore_retriever.types import NewMemory, Visibility
 
-__all__ = ["Defaults", "Piece", "Source", "find_sources", "is_held", "read_source"]
+__all__ = ["Defaults", "Piece", "Source", "find_sources", "is_held", "read_glossary", "read_source"]
 
 TEXT_SUFFIXES = frozenset({".md", ".markdown", ".txt", ".text", ".rst", ".adoc", ".org"})
 LINES_SUFFIXES = frozenset({".jsonl", ".ndjson"})
@@ -230,6 +231,31 @@ def _with_source(memory: NewMemory, source: Source) -> NewMemory:
     if memory.source is not None or len(source.id) > limits.MAX_NAME_CHARS:
         return memory
     return memory.model_copy(update={"source": source.id})
+
+
+def read_glossary(path: Path) -> list[list[str]]:
+    """Groups of names from a CSV file, one thing a line; blank lines and lines that begin with # are passed over.
+
+    Raises:
+        InvalidInput: If the file cannot be read, or a line holds fewer than two names; nothing is used then.
+    """
+    try:
+        if not path.is_file():
+            raise InvalidInput(f"{path} is no file. Give a CSV file with the names of one thing on each line.")
+        if path.stat().st_size > MOST_LINE_BYTES:
+            raise InvalidInput(f"{path} has {path.stat().st_size:,} bytes, too many for a glossary. Split it.")
+        text = _decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
+    groups = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        names = [name.strip() for name in next(csv.reader([line], skipinitialspace=True), []) if name.strip()]
+        if not names or names[0].startswith("#"):
+            continue
+        if len(names) < 2:
+            raise InvalidInput(f"line {number} of {path} holds one name, {names[0]!r}; give the others after commas.")
+        groups.append(names)
+    return groups
 
 
 def is_held(memory: NewMemory, row: Mapping[str, Any]) -> bool:

@@ -84,7 +84,8 @@ def _checked_visibility(value: str) -> Literal["private", "shared"]:
 
 def _store(memories: Memories, sources: Sequence[Source], defaults: Defaults, tally: Tally) -> None:
     started = time.monotonic()
-    with bar("storing", sum(source.size for source in sources), counted=False) as advance:
+    size = sum(source.size for source in sources)
+    with bar("storing", size, counted=False, shown=size > 0) as advance:
         for batch in _batches(_pieces(sources, defaults), advance, tally):
             _tell(store_missing(memories, batch, tally), tally)
             advance(0, f"{tally.added + tally.replaced:,} stored")

@@ -248,7 +248,7 @@ def _print_config(fusion: dict[str, Any], of_store: dict[str, Any], kinds: Seque
     for name, field in FusionConfig.model_fields.items():
         value = fusion["knobs"].get(name)
         changed = "bold" if value != field.default else ""
-        table.add_row(name, Text(f"{value:g}", style=changed), f"{field.default:g}")
+        table.add_row(name, Text(f"{value:,}", style=changed), f"{field.default:,}")
     out.print(table)
     out.print(Text("\nstore", style="bold"))
     for name, value in of_store.items():

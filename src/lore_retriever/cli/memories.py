@@ -1,16 +1,18 @@
-"""Commands on memories: remember, recall, get, list, invalidate, restore, forget."""
+"""Commands on memories: remember, recall, context, feedback, get, list, invalidate, restore, forget."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
+from lore_retriever.cli.explaining import explanation_view
 from lore_retriever.cli.opening import opened_memories
-from lore_retriever.cli.output import console, hits_view, memories_table, notes, print_json, shown, status_line
+from lore_retriever.cli.output import console, hits_view, memories_view, notes, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.errors import InvalidInput
 from lore_retriever.types import Memory, Recall
@@ -19,6 +21,7 @@ __all__ = ["register"]
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of the memory.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", help="Most to show.")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Only this kind; repeat for more.")]
 Filter = Annotated[
     str | None,
     typer.Option(
@@ -33,6 +36,8 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     command(app, "remember")(remember)
     command(app, "recall")(recall)
+    command(app, "context")(context)
+    command(app, "feedback")(feedback)
     command(app, "get")(get)
     command(app, "list")(list_)
     command(app, "invalidate")(invalidate)
@@ -94,16 +99,25 @@ def recall(
     ],
     limit: Limit = 10,
     filter: Filter = None,  # noqa: A002
-    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only this kind; repeat for more.")] = None,
+    kind: Kinds = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also what every leg looked for and proposed, and the statement.")
+    ] = False,
 ) -> None:
     """Search: the best hits, with score and rank in every leg."""
     conditions = parsed_filter(filter)
     with opened_memories(settings) as memories:
-        found = memories.recall(queries, limit=limit, filter=conditions, kinds=kind or None)
+        search = memories.explain if explain else memories.recall
+        found = search(queries, limit=limit, filter=conditions, kinds=kind or None)
     if settings.as_json:
         print_json(found)
         return
-    _print_recall(found)
+    if isinstance(found, Recall):
+        _print_recall(found)
+        return
+    _print_recall(found.recall)
+    console().print(*explanation_view(found), sep="\n")
+    print(f"\nthe statement, once, in a transaction that has set the scope\n{found.sql}")
 
 
 def _print_recall(found: Recall) -> None:
@@ -114,6 +128,48 @@ def _print_recall(found: Recall) -> None:
         status_line("nothing found.")
     for note in notes(found):
         status_line(note)
+
+
+def context(
+    settings: Settings,
+    queries: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUERY", help="What the briefing is for; without one, what matters in general."),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Most tokens of it.")] = 2000,
+    filter: Filter = None,  # noqa: A002
+    kind: Kinds = None,
+) -> None:
+    """Print a briefing for a model: pinned memories, what the queries find, recent ones, open tasks."""
+    conditions = parsed_filter(filter)
+    with opened_memories(settings) as memories:
+        made = memories.build_context(queries or None, max_tokens=max_tokens, filter=conditions, kinds=kind or None)
+    if settings.as_json:
+        print_json(made)
+        return
+    if made.text:
+        print(shown(made.text))
+    left_out = f", {len(made.dropped)} memories left out" if made.dropped else ""
+    status_line(f"{made.used_tokens:,} of {made.budget_tokens:,} tokens ({made.counter}){left_out}")
+    if made.degraded:
+        status_line(f"degraded: {made.degraded}")
+
+
+def feedback(
+    settings: Settings,
+    id: Id,  # noqa: A002
+    useful: Annotated[bool, typer.Option("--useful/--misleading", help="Whether it helped, or led astray.")],
+    recall_id: Annotated[
+        str | None, typer.Option("--recall", metavar="ID", help="Id of the search that brought it up (see --json).")
+    ] = None,
+) -> None:
+    """Say that a memory was useful, or that it misled; later searches rank it accordingly."""
+    with opened_memories(settings) as memories:
+        stands = memories.feedback(id, useful=useful, recall_id=recall_id)
+    if settings.as_json:
+        print_json(stands)
+    else:
+        print(f"{shown(id)}: {stands.useful} useful, {stands.misleading} misleading, counts × {stands.multiplier:.3f}")
 
 
 def get(
@@ -140,9 +196,9 @@ def _print_memory(memory: Memory) -> None:
     for name, value in facts.items():
         if value not in (None, {}, False):
             text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
-            out.print(Text.assemble((f"{name.replace('_', ' '):>15}  ", "dim"), shown(text)))
+            out.print(Text.assemble((f"{name.replace('_', ' '):>15}  ", "dim"), shown(text)), soft_wrap=True)
     out.print()
-    out.print(Text(shown(memory.content)))
+    out.print(Text(shown(memory.content)), soft_wrap=True)
 
 
 def list_(
@@ -163,9 +219,9 @@ def list_(
     if not found:
         status_line("no memories.")
         return
-    console().print(memories_table(found))
+    console().print(memories_view(found))
     if len(found) == limit:
-        status_line(f"there may be more: --after {found[-1].id!r}")
+        status_line(f"there may be more: --after {shlex.quote(found[-1].id)}")
 
 
 def invalidate(

@@ -58,7 +58,7 @@ def require_reachable(conninfo: str) -> None:
         psycopg.connect(conninfo, connect_timeout=CONNECT_TIMEOUT_S).close()
     except psycopg.OperationalError as error:
         raise StoreUnavailable(
-            f"the database cannot be reached: {' '.join(str(error).split())}. Check that the server runs and that --database"
+            f"the database cannot be reached: {' '.join(str(error).split()).rstrip('.?')}. Check that the server runs and that --database"
             " is right, or leave it out to use the built-in Postgres."
         ) from error
     except psycopg.ProgrammingError as error:

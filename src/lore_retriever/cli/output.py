@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
-from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.rule import Rule
@@ -23,7 +22,7 @@ __all__ = [
     "complain",
     "console",
     "hits_view",
-    "memories_table",
+    "memories_view",
     "notes",
     "print_json",
     "shown",
@@ -53,7 +52,7 @@ def complain(line: str) -> None:
 
 def status_line(text: str) -> None:
     """Print a line that is no result."""
-    console(stderr=True).print(Text(shown(text)))
+    console(stderr=True).print(Text(shown(text)), soft_wrap=True)
 
 
 def shown(text: str) -> str:
@@ -176,18 +175,26 @@ def notes(recall: Recall) -> list[str]:
     return found
 
 
-def memories_table(memories: Sequence[Memory]) -> Table:
-    """Memories with the beginning of their text."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), expand=True, show_edge=False)
-    table.add_column("memory", ratio=1)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("owner", overflow="fold")
-    table.add_column("visibility", no_wrap=True)
-    table.add_column("created", no_wrap=True)
+def memories_view(memories: Sequence[Memory]) -> RenderableType:
+    """Memories: a line about each, and under it the beginning of its text."""
+    parts: list[RenderableType] = [
+        _facts(["memory", "kind", "owner", "visibility", "created"], "dim"),
+        Rule(style="dim"),
+    ]
     for memory in memories:
-        cell = Text(shown(memory.id), style="bold", overflow="fold")
-        cell.append("  pinned" if memory.pinned else "", style="not bold dim")
-        cell.append("\n" + shown(snippet(memory.content, (), 96)), style="not bold")
+        title = Text(shown(memory.id), style="bold", overflow="fold")
+        title.append("  pinned" if memory.pinned else "", style="not bold dim")
         created = f"{memory.created_at:%Y-%m-%d %H:%M}"
-        table.add_row(cell, shown(memory.kind), shown(memory.owner), memory.visibility, created)
+        parts.append(_facts([title, shown(memory.kind), shown(memory.owner), memory.visibility, created]))
+        start = Text(" ".join(shown(memory.content).split()), no_wrap=True, overflow="ellipsis")
+        parts.append(Padding(start, (0, 0, 0, 2)))
+    return Group(*parts)
+
+
+def _facts(cells: Sequence[RenderableType], style: str = "") -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    table.add_column(ratio=1, style=style)
+    for width in (13, 12, 10, 16):
+        table.add_column(width=width, style=style, no_wrap=True, overflow="ellipsis")
+    table.add_row(*cells)
     return table
