@@ -23,6 +23,9 @@ from lore_retriever.embeddings import transformer as module
 from lore_retriever.errors import InvalidInput
 from lore_retriever.windows import split_windows
 
+# The model is tiny; threads that wait for each other would take longest of all.
+torch.set_num_threads(1)
+
 READS = 128
 DIMENSIONS = 32
 TEXTS = [
