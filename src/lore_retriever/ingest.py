@@ -180,9 +180,9 @@ def _memory_of_line(line: bytes, where: str, default_id: str, defaults: Defaults
     if len(line) > MOST_LINE_BYTES:
         raise InvalidInput(f"{where} has more than {MOST_LINE_BYTES:,} bytes. Split the memory.")
     try:
-        fields = json.loads(_decoded(line, where))
+        fields = json.loads(_decoded(line.rstrip(b"\r\n"), where))
     except json.JSONDecodeError as error:
-        raise InvalidInput(f"{where} is no JSON: {error.msg} at column {error.colno}.") from error
+        raise InvalidInput(f"{where} is no JSON: {error.msg} (column {error.colno}).") from error
     except (RecursionError, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise
