@@ -129,9 +129,10 @@ def load(connection: psycopg.Connection, world: World, *, space: int) -> list[tu
 def load_vectors(connection: psycopg.Connection, world: World, memories: list, *, space: int) -> None:
     """One window for each 1,200 characters, a vector for each window; codes follow by trigger."""
     connection.execute(
-        "INSERT INTO windows (org, key, ordinal, window_start, window_end)"
-        " SELECT org, key, n, n * 1200, least(full_length, (n + 1) * 1200)"
-        " FROM memories, generate_series(0, (full_length - 1) / 1200) AS n"
+        "INSERT INTO windows (org, space, key, ordinal, window_start, window_end)"
+        " SELECT org, %s::smallint, key, n, n * 1200, least(full_length, (n + 1) * 1200)"
+        " FROM memories, generate_series(0, (full_length - 1) / 1200) AS n",
+        [space],
     )
     topic_of: dict[tuple[str, str], int] = {}
     counts: dict[str, int] = {}

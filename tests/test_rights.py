@@ -324,9 +324,9 @@ FORGERIES = [
     "UPDATE memories SET owner = 'ben'",
     "UPDATE memories SET org = 'globex'",
     # windows of others
-    "INSERT INTO windows VALUES ('acme', %(ben)s, 90, 0, 1)",
-    "INSERT INTO windows VALUES ('acme', %(shared)s, 90, 0, 1)",
-    "INSERT INTO windows VALUES ('globex', %(globex)s, 90, 0, 1)",
+    "INSERT INTO windows VALUES ('acme', 1, %(ben)s, 90, 0, 1)",
+    "INSERT INTO windows VALUES ('acme', 1, %(shared)s, 90, 0, 1)",
+    "INSERT INTO windows VALUES ('globex', 1, %(globex)s, 90, 0, 1)",
     "UPDATE windows SET window_end = 1",
     # vectors and codes of others, or that lie about owner, visibility or organisation
     *(

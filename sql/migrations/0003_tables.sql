@@ -58,28 +58,34 @@ INSERT INTO kinds (kind, half_life_days) VALUES
     ('gotcha', 1095), ('fact', 365), ('episode', 30), ('task', 14), ('open-question', 14), ('document', NULL), ('', 365);
 
 -- name: embedding_space
--- One row per model that made vectors here. One space is active; another may be building beside it or kept behind.
+-- One row per model that made vectors here. One space is active; another may be building beside it, others are kept
+-- behind (the way back), or dropped and being cleared away.
 CREATE TABLE embedding_space (
     space      smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     model      text NOT NULL,
     revision   text NOT NULL,
     dimensions integer NOT NULL CHECK (dimensions BETWEEN 1 AND 16000),
-    state      text NOT NULL CHECK (state IN ('active', 'building', 'kept')),
+    state      text NOT NULL CHECK (state IN ('active', 'building', 'kept', 'dropped')),
     -- The generation of codes that searches read; NULL: every search scans vectors.
     centre     smallint,
     -- Thresholds of evidence strength, calibrated from data.
     evidence   jsonb,
     created_at timestamptz NOT NULL DEFAULT now(),
+    -- When another space took its place.
+    left_at    timestamptz,
     UNIQUE (model, revision, dimensions)
 );
 CREATE UNIQUE INDEX embedding_space_active ON embedding_space (state) WHERE state = 'active';
+CREATE UNIQUE INDEX embedding_space_building ON embedding_space (state) WHERE state = 'building';
 
 -- name: centres
--- One row per generation of codes: the vector that is subtracted before the signs are taken.
+-- One row per generation of codes: the vector that is subtracted before the signs are taken. A retired one gets no
+-- more codes; it goes once its codes are gone.
 CREATE TABLE centres (
     space      smallint NOT NULL REFERENCES embedding_space ON DELETE CASCADE,
     centre     smallint NOT NULL,
     embedding  halfvec NOT NULL,
+    retired    boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (space, centre)
 );
@@ -129,25 +135,27 @@ CREATE INDEX memories_pinned ON memories (org, owner) WHERE pinned;
 CREATE INDEX memories_expiring ON memories (expires_at) WHERE expires_at IS NOT NULL;
 
 -- name: windows
--- One row per span that is embedded: code points [window_start, window_end) of a memory's content.
+-- One row per span that a space embeds: code points [window_start, window_end) of a memory's content. Every space has
+-- its own, since models differ in how much they read.
 CREATE TABLE windows (
     org          text COLLATE "C" NOT NULL,
+    space        smallint NOT NULL REFERENCES embedding_space ON DELETE CASCADE,
     key          bigint NOT NULL,
     ordinal      integer NOT NULL CHECK (ordinal >= 0),
     window_start integer NOT NULL CHECK (window_start >= 0),
     window_end   integer NOT NULL,
-    PRIMARY KEY (org, key, ordinal),
+    PRIMARY KEY (org, key, space, ordinal),
     FOREIGN KEY (org, key) REFERENCES memories ON DELETE CASCADE,
     CHECK (window_end >= window_start)
 );
 
 -- name: vectors
--- One row per window and space. Owner, visibility and life are copies of the memory's, kept by trigger, so that a
+-- One row per window. Owner, visibility and life are copies of the memory's, kept by trigger, so that a
 -- scan needs no join. No typed dimension: spaces of different width live side by side. Vectors stay in the row while
 -- it fits a page (up to about 4,000 dimensions), uncompressed: 5 ms for 4,773 windows instead of 23 from TOAST.
 CREATE TABLE vectors (
     org        text COLLATE "C" NOT NULL,
-    space      smallint NOT NULL REFERENCES embedding_space ON DELETE CASCADE,
+    space      smallint NOT NULL,
     key        bigint NOT NULL,
     ordinal    integer NOT NULL,
     owner      text COLLATE "C" NOT NULL,
@@ -157,7 +165,7 @@ CREATE TABLE vectors (
     created_at timestamptz NOT NULL,
     embedding  halfvec NOT NULL,
     PRIMARY KEY (org, space, key, ordinal),
-    FOREIGN KEY (org, key, ordinal) REFERENCES windows ON DELETE CASCADE
+    FOREIGN KEY (org, key, space, ordinal) REFERENCES windows ON DELETE CASCADE
 );
 ALTER TABLE vectors ALTER COLUMN embedding SET STORAGE EXTERNAL;
 ALTER TABLE vectors SET (toast_tuple_target = 8160);
@@ -186,7 +194,7 @@ CREATE INDEX codes_scan ON codes (org, space, centre)
 ALTER TABLE codes SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02);
 
 -- name: pending
--- One row per memory whose windows lack vectors in a space: work for the next write and for `lore-retriever embed`.
+-- One row per memory that lacks windows or vectors in a space: work for the next write and for `lore-retriever embed`.
 CREATE TABLE pending (
     org        text COLLATE "C" NOT NULL,
     space      smallint NOT NULL REFERENCES embedding_space ON DELETE CASCADE,

@@ -121,7 +121,7 @@ BEGIN
     INSERT INTO codes (org, space, centre, key, ordinal, owner, shared, live, expires_at, created_at, bits)
     SELECT n.org, n.space, c.centre, n.key, n.ordinal, n.owner, n.shared, n.live, n.expires_at, n.created_at,
            binary_quantize(n.embedding - c.embedding)
-    FROM new_vectors AS n JOIN centres AS c ON c.space = n.space;
+    FROM new_vectors AS n JOIN centres AS c ON c.space = n.space AND NOT c.retired;
     RETURN NULL;
 END
 $$;

@@ -39,7 +39,11 @@ BEGIN
     SELECT of_org, part, count(*), coalesce(sum(m.full_length), 0), coalesce(sum(w.n), 0),
            (SELECT count(*) FROM terms AS t WHERE t.org = of_org AND t.owner = part), coalesce(max(m.key), after_key)
     FROM memories AS m
-    CROSS JOIN LATERAL (SELECT count(*) AS n FROM windows AS w WHERE w.org = m.org AND w.key = m.key) AS w
+    CROSS JOIN LATERAL (
+        -- in whichever space has most: another may still be building, or lag behind
+        SELECT coalesce(max(s.n), 0) AS n
+        FROM (SELECT count(*) AS n FROM windows AS i WHERE i.org = m.org AND i.key = m.key GROUP BY i.space) AS s
+    ) AS w
     WHERE m.org = of_org AND m.key > after_key AND part_of(m.owner, m.visibility) = part AND m.invalidated_at IS NULL
     ON CONFLICT ON CONSTRAINT scope_statistics_pkey DO UPDATE
     SET memories = s.memories + excluded.memories, characters = s.characters + excluded.characters,

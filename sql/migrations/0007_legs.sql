@@ -128,7 +128,8 @@ END
 $$;
 
 -- name: searched_space
--- The space that this transaction searches: the one its client opened (`lore.space`), else the active one.
+-- The space that this transaction searches and writes: the one its client opened (`lore.space`), else the active one.
+-- An error once the client's space is dropped.
 CREATE FUNCTION searched_space() RETURNS embedding_space
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path FROM CURRENT
@@ -140,7 +141,11 @@ BEGIN
     IF wanted IS NULL THEN
         SELECT s.* INTO chosen FROM embedding_space AS s WHERE s.state = 'active';
     ELSE
-        SELECT s.* INTO chosen FROM embedding_space AS s WHERE s.space = wanted::smallint;
+        SELECT s.* INTO chosen FROM embedding_space AS s WHERE s.space = wanted::smallint AND s.state <> 'dropped';
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'the embedding space % that this client was opened on has been dropped', wanted
+                USING ERRCODE = 'object_not_in_prerequisite_state', CONSTRAINT = 'embedding_space_dropped';
+        END IF;
     END IF;
     RETURN chosen;
 END

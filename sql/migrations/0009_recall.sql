@@ -139,6 +139,7 @@ BEGIN
         SELECT p.*, v.id, f.recency, v.multiplier AS reinforcement, p.relevance * f.recency * v.multiplier AS score,
                row_number() OVER (ORDER BY p.relevance * f.recency * v.multiplier DESC, v.created_at DESC, v.id) AS place
         FROM proposed AS p
+    v_space CONSTANT smallint := (searched_space()).space;
         JOIN visible AS v ON v.key = p.key
         LEFT JOIN kinds AS known ON known.kind = v.kind
         LEFT JOIN kinds AS other ON other.kind = '' AND known.kind IS NULL

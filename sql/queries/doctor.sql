@@ -132,10 +132,14 @@ SELECT count(*) AS memories, count(*) FILTER (WHERE m.partly_indexed) AS partly_
 FROM memories AS m
 
 -- name: lost_windows
--- One row: windows that have no vector in a space, although their memory does not wait for one.
-SELECT count(*) AS windows
+-- One row: windows that have no vector in a space, and memories that have no window there, although they do not wait.
+SELECT (SELECT count(*) FROM memories AS m
+        WHERE NOT EXISTS (SELECT FROM windows AS i WHERE i.org = m.org AND i.key = m.key AND i.space = %(space)s::smallint)
+          AND NOT EXISTS (SELECT FROM pending AS p WHERE p.org = m.org AND p.space = %(space)s::smallint AND p.key = m.key))
+       + count(*) AS windows
 FROM windows AS w
-WHERE NOT EXISTS (SELECT FROM vectors AS v WHERE v.org = w.org AND v.space = %(space)s::smallint AND v.key = w.key AND v.ordinal = w.ordinal)
+WHERE w.space = %(space)s::smallint
+  AND NOT EXISTS (SELECT FROM vectors AS v WHERE v.org = w.org AND v.space = %(space)s::smallint AND v.key = w.key AND v.ordinal = w.ordinal)
   AND NOT EXISTS (SELECT FROM pending AS p WHERE p.org = w.org AND p.space = %(space)s::smallint AND p.key = w.key)
 
 -- name: missing_codes

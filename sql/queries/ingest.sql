@@ -5,7 +5,3 @@ SELECT m.id, m.content_hash, m.kind, m.visibility, m.metadata, m.pinned, m.creat
        ARRAY(SELECT a.name FROM aliases AS a WHERE a.org = m.org AND a.key = m.key ORDER BY a.name) AS aliases
 FROM memories AS m
 WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = ANY (%(ids)s::text[])
-
--- name: retry_pending
--- No rows: what waits for vectors in a space, given up or not, is due now.
-UPDATE pending AS p SET attempts = 0, next_at = now() WHERE p.space = %(space)s::smallint AND (p.attempts > 0 OR p.next_at > now())

@@ -37,14 +37,15 @@ SELECT s.org, s.id, s.key, s.content_hash, b.content_hash IS DISTINCT FROM s.con
 FROM stored AS s LEFT JOIN before AS b ON b.id = s.id
 
 -- name: delete_windows
--- No rows: the windows, and with them the vectors and codes, of these memories.
+-- No rows: the windows, and with them the vectors and codes, of these memories in every space.
 DELETE FROM windows WHERE org = scope_org() AND key = ANY (%(keys)s::bigint[])
 
 -- name: insert_windows
--- No rows: one window per element of the arrays.
-INSERT INTO windows (org, key, ordinal, window_start, window_end)
-SELECT scope_org(), g.key, g.ordinal, g.window_start, g.window_end
-FROM unnest(%(keys)s::bigint[], %(ordinals)s::integer[], %(starts)s::integer[], %(ends)s::integer[])
+-- No rows: one window per element of the arrays, in the space that this client was opened on (an error if it is dropped).
+INSERT INTO windows (org, space, key, ordinal, window_start, window_end)
+SELECT scope_org(), s.space, g.key, g.ordinal, g.window_start, g.window_end
+FROM searched_space() AS s
+CROSS JOIN unnest(%(keys)s::bigint[], %(ordinals)s::integer[], %(starts)s::integer[], %(ends)s::integer[])
      AS g(key, ordinal, window_start, window_end)
 
 -- name: insert_vectors
@@ -58,21 +59,13 @@ JOIN memories AS m ON m.org = g.org AND m.key = g.key AND m.content_hash = g.con
 ON CONFLICT (org, space, key, ordinal) DO NOTHING
 
 -- name: insert_pending
--- No rows: these memories wait for their vectors, in the active space and in one that is being built.
+-- No rows: these memories wait for their vectors in every space but those where they are done: in the active one, in
+-- one that is being built, in one that is kept as the way back.
 INSERT INTO pending (org, space, key, owner, attempts, next_at, error)
 SELECT scope_org(), s.space, g.key, scope_user(), 0, now(), %(error)s::text
 FROM unnest(%(keys)s::bigint[]) AS g(key) CROSS JOIN embedding_space AS s
-WHERE s.space <> ALL (%(done_spaces)s::smallint[])
+WHERE s.state <> 'dropped' AND s.space <> ALL (%(done_spaces)s::smallint[])
 ON CONFLICT (org, space, key) DO UPDATE SET attempts = 0, next_at = now(), error = excluded.error
-
--- name: delete_pending
--- No rows: those of these memories that lack no vector any more wait no longer.
-DELETE FROM pending AS p
-USING unnest(%(orgs)s::text[], %(keys)s::bigint[]) AS g(org, key)
-WHERE p.org = g.org AND p.key = g.key AND p.space = %(space)s::smallint
-  AND NOT EXISTS (SELECT FROM windows AS w
-                  WHERE w.org = p.org AND w.key = p.key
-                    AND NOT EXISTS (SELECT FROM vectors AS v WHERE v.org = w.org AND v.space = p.space AND v.key = w.key AND v.ordinal = w.ordinal))
 
 -- name: replace_memory_aliases
 -- No rows: the other names of these memories, replacing those they had.

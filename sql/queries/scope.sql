@@ -20,9 +20,10 @@ WHERE e.extname IN ('vector', 'pg_trgm', 'btree_gin', 'unaccent', 'fuzzystrmatch
 ORDER BY 1
 
 -- name: spaces
--- One row per embedding space, the active one first.
+-- One row per embedding space that is not dropped, the active one first.
 SELECT space, model, revision, dimensions, state, centre, evidence
 FROM embedding_space
+WHERE state <> 'dropped'
 ORDER BY (state = 'active') DESC, space
 
 -- name: applied_migrations

@@ -15,10 +15,10 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from lore_retriever.driver import embed_now, translated
+from lore_retriever.draining import drain
+from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import (
-    EmbeddingFailed,
     EmbeddingSpaceMismatch,
     InvalidInput,
     PermissionDenied,
@@ -33,9 +33,9 @@ from lore_retriever.migrations import (
 )
 from lore_retriever.opening import embedder_of
 from lore_retriever.operations.common import halfvec_text
-from lore_retriever.operations.embedding import MOST_ATTEMPTS, postpone_body, vectors_body
+from lore_retriever.operations.embedding import MOST_ATTEMPTS
 from lore_retriever.queries import query
-from lore_retriever.steps import Body, Embed, Row
+from lore_retriever.steps import Row
 
 __all__ = ["LEAST_CODE_DIMENSIONS", "StoreAdmin"]
 
@@ -46,9 +46,6 @@ LEAST_CODE_DIMENSIONS = 256
 
 RETEXTED_AT_ONCE = 500
 """Memories indexed anew in one transaction of `rebuild_text`."""
-
-CLAIMED_AT_ONCE = 16
-"""Memories that one worker locks and embeds in one transaction."""
 
 Connect = Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
 
@@ -227,36 +224,14 @@ class StoreAdmin:
 
         Several workers may run at once: each takes memories that no other has locked.
         """
-        total = 0
-        while True:
-            done, claimed = self._embed_some(embedder)
-            total += done
-            if progress is not None:
-                progress(done)
-            if not claimed:
-                return total
-
-    def _embed_some(self, embedder: Embedder | None) -> tuple[int, int]:
         with self.service() as cursor:
             space, identity = _active(cursor)
-            maker = embedder or embedder_of(identity)
-            if maker.space != identity:
-                raise EmbeddingSpaceMismatch(
-                    f"the embedder makes vectors of {maker.space}; the active space is {identity}."
-                )
-            params = {"space": space, "limit": CLAIMED_AT_ONCE, "most_attempts": MOST_ATTEMPTS}
-            rows = cursor.execute(query("claim_pending"), params).fetchall()
-            texts = [row["text"] for row in rows if row["text"] is not None]
-            labels = [f"memory {row['id']!r}, window {row['ordinal']}" for row in rows if row["text"] is not None]
-            try:
-                vectors = embed_now(maker, Embed(texts, labels=labels)) if texts else []
-            except EmbeddingFailed as error:
-                _log.warning("%s", error)
-                take(cursor, postpone_body(space, rows, str(error)))
-                return 0, len(rows)
-            if rows:
-                take(cursor, vectors_body(space, rows, [halfvec_text(vector) for vector in vectors]))
-        return len(texts), len(rows)
+        maker = embedder or embedder_of(identity)
+        if maker.space != identity:
+            raise EmbeddingSpaceMismatch(
+                f"the embedder makes vectors of {maker.space}; the active space is {identity}."
+            )
+        return drain(self.service, space, maker, progress=progress)
 
 
 def _check_text_config(cursor: psycopg.Cursor[Row], config: str) -> None:
@@ -268,17 +243,6 @@ def _check_text_config(cursor: psycopg.Cursor[Row], config: str) -> None:
         names = cursor.execute("SELECT cfgname AS name FROM pg_ts_config ORDER BY 1").fetchall()
         known = ", ".join(row["name"] for row in names)
         raise InvalidInput(f"the server has no text-search configuration {config!r}. It has: {known}.") from error
-
-
-def take(cursor: psycopg.Cursor[Row], body: Body) -> Any:
-    """Run a body on an open transaction."""
-    try:
-        statement = next(body)
-        while True:
-            cursor.execute(statement.sql, statement.params)
-            statement = body.send(cursor.fetchall() if cursor.description else [])
-    except StopIteration as end:
-        return end.value
 
 
 def _identity(row: Row) -> EmbeddingSpace:

@@ -15,13 +15,19 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from lore_retriever.embeddings.base import Embedder, Vector
-from lore_retriever.errors import EmbeddingFailed, IdTaken, InvalidInput, NotFound
+from lore_retriever.errors import IdTaken, InvalidInput, NotFound
 from lore_retriever.inputs import checked_id, checked_memory, new_memory
 from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
-from lore_retriever.operations.embedding import embed_pending_of_scope
-from lore_retriever.steps import Body, Embed, Operation, Row, Statement, Transact
+from lore_retriever.operations.embedding import (
+    MAX_WINDOWS,
+    EmbedderDown,
+    embed_apart,
+    embed_pending_of_scope,
+    windows_of,
+)
+from lore_retriever.steps import Body, Operation, Row, Statement, Transact
 from lore_retriever.types import NewMemory
-from lore_retriever.windows import Window, split_windows
+from lore_retriever.windows import Window
 
 __all__ = [
     "MAX_WINDOWS",
@@ -33,9 +39,6 @@ __all__ = [
     "restore",
     "update",
 ]
-
-MAX_WINDOWS = 32_768
-"""Windows of one memory. More than the longest text needs with any known tokenizer; the rest would be reported."""
 
 EMBEDDED_AT_ONCE = 64
 """Windows handed to the embedder in one call: enough for a batch, few enough for a progress bar to move."""
@@ -53,13 +56,14 @@ class StoredIds(list[str]):
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A checked memory, its windows, and their vectors where they were made."""
+    """A checked memory, its windows, their vectors where they were made, and why some were not."""
 
     memory: NewMemory
     id: str
     windows: tuple[Window, ...] = ()
     partly_embedded: bool = False
-    vectors: tuple[Vector, ...] | None = None
+    vectors: tuple[Vector | None, ...] = ()
+    error: str | None = None
 
     @property
     def hash(self) -> bytes:
@@ -76,8 +80,8 @@ class _Item:
 
 
 def _with_windows(item: _Item, embedder: Embedder) -> _Item:
-    windows = split_windows(item.memory.content, max_tokens=embedder.max_tokens, count_tokens=embedder.count_tokens)
-    return replace(item, windows=tuple(windows[:MAX_WINDOWS]), partly_embedded=len(windows) > MAX_WINDOWS)
+    windows, partly = windows_of(item.memory.content, embedder)
+    return replace(item, windows=windows, partly_embedded=partly)
 
 
 def _checked(
@@ -104,46 +108,67 @@ def _checked(
     return list(items.values()), refused
 
 
-def _embedded(
-    items: Sequence[_Item], space: OpenSpace, progress: Callable[[int, int], None] | None = None
-) -> Operation:
-    """The items with vectors, or without where the embedder failed; and why."""
+def _embedded(items: Sequence[_Item], progress: Callable[[int, int], None] | None = None) -> Operation:
+    """The items with vectors, as far as the embedder made them; and whether it is down."""
     texts = [item.memory.content[w.start : w.end] for item in items for w in item.windows]
-    if not texts:
-        return list(items), None
     labels = [f"memory {item.id!r}, window {w.ordinal}" for item in items for w in item.windows]
-    made: list[Vector] = []
-    try:
-        for start in range(0, len(texts), EMBEDDED_AT_ONCE):
-            end = start + EMBEDDED_AT_ONCE
-            made += yield Embed(texts[start:end], labels=labels[start:end])
-            if progress is not None:
-                progress(len(made), len(texts))
-    except EmbeddingFailed as error:
-        _log.warning("%d memories wait for their vectors: %s", len(items), error)
-        return list(items), str(error)
-    vectors = iter(made)
-    return [replace(item, vectors=tuple(next(vectors) for _ in item.windows)) for item in items], None
+    made: list[Vector | None] = []
+    errors: dict[int, str] = {}
+    down = None
+    for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+        end = start + EMBEDDED_AT_ONCE
+        try:
+            vectors, refused = yield from embed_apart(texts[start:end], labels[start:end])
+        except EmbedderDown as error:
+            down = str(error)
+            _log.warning("%d windows wait for their vectors: %s", len(texts) - start, error)
+            break
+        made += vectors
+        errors |= {start + place: why for place, why in refused.items()}
+        if progress is not None:
+            progress(len(made), len(texts))
+    for why in errors.values():
+        _log.warning("a memory waits for its vectors: %s", why)
+    return _with_vectors(items, made, errors, down), down is not None
 
 
-def _store_windows(stored: Mapping[str, Row], items: Sequence[_Item], space: int, error: str | None) -> Body:
+def _with_vectors(
+    items: Sequence[_Item], made: Sequence[Vector | None], errors: Mapping[int, str], down: str | None
+) -> list[_Item]:
+    """The items with their share of the vectors, which stand in order for the windows of all; some may lack at the end."""
+    done: list[_Item] = []
+    start = 0
+    for item in items:
+        end = start + len(item.windows)
+        vectors = tuple(made[start:end])
+        error = next((errors[place] for place in range(start, end) if place in errors), None)
+        done.append(replace(item, vectors=vectors, error=error or (down if len(vectors) < len(item.windows) else None)))
+        start = end
+    return done
+
+
+def _store_windows(stored: Mapping[str, Row], items: Sequence[_Item], space: int) -> Body:
     """Replace the windows and vectors of memories whose text is new."""
     fresh = [(stored[item.id], item) for item in items if stored[item.id]["fresh"]]
     if not fresh:
         return
-    keys = [row["key"] for row, _ in fresh]
-    yield Statement("delete_windows", {"keys": keys})
-    spread = [(row, item, number) for row, item in fresh for number in range(len(item.windows))]
+    yield Statement("delete_windows", {"keys": [row["key"] for row, _ in fresh]})
+    spread = [(row, window) for row, item in fresh for window in item.windows]
     yield Statement(
         "insert_windows",
         {
-            "keys": [row["key"] for row, _, _ in spread],
-            "ordinals": [item.windows[n].ordinal for _, item, n in spread],
-            "starts": [item.windows[n].start for _, item, n in spread],
-            "ends": [item.windows[n].end for _, item, n in spread],
+            "keys": [row["key"] for row, _ in spread],
+            "ordinals": [window.ordinal for _, window in spread],
+            "starts": [window.start for _, window in spread],
+            "ends": [window.end for _, window in spread],
         },
     )
-    embedded = [(row, item, n) for row, item, n in spread if item.vectors is not None]
+    embedded = [
+        (row, window.ordinal, vector)
+        for row, item in fresh
+        for window, vector in zip(item.windows, item.vectors, strict=False)  # those after an outage have none
+        if vector is not None
+    ]
     if embedded:
         yield Statement(
             "insert_vectors",
@@ -151,23 +176,30 @@ def _store_windows(stored: Mapping[str, Row], items: Sequence[_Item], space: int
                 "space": space,
                 "orgs": [row["org"] for row, _, _ in embedded],
                 "keys": [row["key"] for row, _, _ in embedded],
-                "ordinals": [item.windows[n].ordinal for _, item, n in embedded],
+                "ordinals": [ordinal for _, ordinal, _ in embedded],
                 "hashes": [row["content_hash"] for row, _, _ in embedded],
-                "embeddings": [halfvec_text((item.vectors or ())[n]) for _, item, n in embedded],
+                "embeddings": [halfvec_text(vector) for _, _, vector in embedded],
             },
         )
-    done = [row["key"] for row, item in fresh if item.vectors is not None]
-    waiting = [row["key"] for row, item in fresh if item.vectors is None]
-    for group, spaces in ((done, [space]), (waiting, [])):
-        if group:
-            yield Statement("insert_pending", {"keys": group, "error": error, "done_spaces": spaces})
+    yield from _queue(fresh, space)
 
 
-def _store(items: Sequence[_Item], space: int, error: str | None) -> Body:
+def _queue(fresh: Sequence[tuple[Row, _Item]], space: int) -> Body:
+    """Let memories wait where they lack vectors: in this space, as far as they do, and in every other one."""
+    waiting: dict[tuple[bool, str | None], list[int]] = {}
+    for row, item in fresh:
+        is_done = len(item.vectors) == len(item.windows) and None not in item.vectors
+        waiting.setdefault((is_done, item.error), []).append(row["key"])
+    for (is_done, error), keys in waiting.items():
+        done_spaces = [space] if is_done else []
+        yield Statement("insert_pending", {"keys": keys, "error": error, "done_spaces": done_spaces})
+
+
+def _store(items: Sequence[_Item], space: int) -> Body:
     given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
     rows = yield Statement("upsert_memories", {"memories": given})
     stored = {row["id"]: row for row in rows}
-    yield from _store_windows(stored, items, space, error)
+    yield from _store_windows(stored, items, space)
     named = [(stored[item.id]["key"], alias) for item in items for alias in item.memory.aliases]
     replaced = [row["key"] for row in rows if not row["fresh"] or not row["created"]]
     if named or replaced:
@@ -203,17 +235,17 @@ def remember_many(
     unchanged = yield from _unchanged(items)
     changed = [_with_windows(item, space.embedder) for item in items if item.id not in unchanged]
     same = [item for item in items if item.id in unchanged]
-    error = None
+    is_down = False
     if embed:
-        changed, error = yield from _embedded(changed, space, progress)
+        changed, is_down = yield from _embedded(changed, progress)
     by_id = {item.id: item for item in [*changed, *same]}
     ordered = [by_id[item.id] for item in items]
     try:
-        ids = yield Transact(lambda: _store(ordered, space.number, error))
+        ids = yield Transact(lambda: _store(ordered, space.number))
     except IdTaken as taken:
         yield from _name_taken([item.id for item in items], taken)
     yield from fetch("refresh_statistics")
-    if embed and error is None:
+    if embed and not is_down:
         yield from embed_pending_of_scope(space)
     return StoredIds(ids, refused)
 
@@ -237,13 +269,12 @@ def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: in
         for name, value in item.memory.model_dump(mode="json").items()
         if name in changes and name != "aliases"
     }
-    error = None
     if content is not None:
-        [item], error = yield from _embedded([_with_windows(item, space.embedder)], space)
+        [item], _ = yield from _embedded([_with_windows(item, space.embedder)])
         given |= {"content_original": None, "translation": None, "partly_embedded": item.partly_embedded}
     aliases = item.memory.aliases if "aliases" in changes else None
     try:
-        yield Transact(lambda: _update(space.number, item, given, version, aliases, error))
+        yield Transact(lambda: _update(space.number, item, given, version, aliases))
     except IdTaken as taken:
         yield from _name_taken([id], taken)
 
@@ -254,7 +285,6 @@ def _update(
     given: Mapping[str, Any],
     version: int | None,
     aliases: tuple[str, ...] | None,
-    error: str | None,
 ) -> Body:
     rows = yield Statement(
         "update_memory", {"id": item.id, "changes": json.dumps(given, ensure_ascii=False), "version": version}
@@ -267,7 +297,7 @@ def _update(
             )
         raise NotFound(f"no memory {item.id!r} of your own is here.")
     if "content" in given:
-        yield from _store_windows({item.id: rows[0]}, [item], space, error)
+        yield from _store_windows({item.id: rows[0]}, [item], space)
     if aliases is not None:
         key = rows[0]["key"]
         yield Statement(

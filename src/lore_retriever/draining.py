@@ -1,0 +1,76 @@
+"""Draining the queue of memories that wait for vectors, as the service role. Several workers may run at once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import psycopg
+
+from lore_retriever.driver import embed_now
+from lore_retriever.embeddings.base import Embedder
+from lore_retriever.errors import EmbeddingFailed
+from lore_retriever.operations.embedding import claim_body, embed_planned, finish_body, plan
+from lore_retriever.steps import Body, Embed, Operation, Row
+
+__all__ = ["Service", "drain", "take"]
+
+_log = logging.getLogger("lore_retriever")
+
+CLAIMED_AT_ONCE = 64
+"""Memories that one worker claims in one transaction; of long ones, as many as `WINDOWS_AT_ONCE` allows."""
+
+MOST_OUTAGES = 3
+"""Batches in a row that an embedder may fail altogether before a worker stops: what is left waits for the next run."""
+
+Service = Callable[[], AbstractContextManager["psycopg.Cursor[Row]"]]
+"""Opens one transaction as the service role."""
+
+
+def take(cursor: psycopg.Cursor[Row], body: Body) -> Any:
+    """Run a body on an open transaction."""
+    try:
+        statement = next(body)
+        while True:
+            cursor.execute(statement.sql, statement.params)
+            statement = body.send(cursor.fetchall() if cursor.description else [])
+    except StopIteration as end:
+        return end.value
+
+
+def embedded(operation: Operation, embedder: Embedder) -> Any:
+    """Run an operation that only embeds."""
+    try:
+        step = next(operation)
+        while True:
+            assert isinstance(step, Embed)
+            try:
+                vectors = embed_now(embedder, step)
+            except EmbeddingFailed as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(vectors)
+    except StopIteration as end:
+        return end.value
+
+
+def drain(service: Service, space: int, embedder: Embedder, *, progress: Callable[[int], None] | None = None) -> int:
+    """Embed what is due in a space until nothing is left, or the embedder is down; how many windows were.
+
+    A claim lasts as long as its transaction, so that what a killed worker had claimed is free at once.
+    """
+    total = outages = 0
+    while outages < MOST_OUTAGES:
+        with service() as cursor:
+            rows, claimed = take(cursor, claim_body(space, CLAIMED_AT_ONCE))
+            if not claimed:
+                return total
+            work, down = embedded(embed_planned(plan(rows, embedder), progress=progress), embedder)
+            take(cursor, finish_body(space, work))
+        total += sum(len(item.vectors) for item in work)
+        outages = outages + 1 if down else 0
+        if down:
+            _log.warning("%d memories wait longer: %s", len(work), down)
+    return total
