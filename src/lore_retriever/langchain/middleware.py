@@ -214,10 +214,11 @@ def _with_runtime(tool: StructuredTool) -> BaseTool:
     assert func is not None
     assert coroutine is not None
 
-    def run(runtime: ToolRuntime | None = None, **given: Any) -> Any:
+    # LangChain knows a parameter to inject by its bare type; outside an agent there is nothing to inject.
+    def run(runtime: ToolRuntime = None, **given: Any) -> Any:  # type: ignore[assignment]
         return func(runtime=runtime, **given)
 
-    async def arun(runtime: ToolRuntime | None = None, **given: Any) -> Any:
+    async def arun(runtime: ToolRuntime = None, **given: Any) -> Any:  # type: ignore[assignment]
         return await coroutine(runtime=runtime, **given)
 
     return StructuredTool.from_function(
