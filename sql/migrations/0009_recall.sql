@@ -167,7 +167,8 @@ BEGIN
             UNION ALL
             SELECT * FROM (
                 SELECT s.window_start, s.window_end
-                FROM (SELECT i.window_start, i.window_end, i.ordinal FROM windows AS i WHERE i.org = v_org AND i.key = r.key
+                FROM (SELECT i.window_start, i.window_end, i.ordinal FROM windows AS i
+                      WHERE i.org = v_org AND i.key = r.key AND i.space = (SELECT (searched_space()).space)
                       UNION ALL SELECT 0, 1200, 1000000) AS s  -- no windows yet: the start of the text
                 WHERE w.full_length > 1200
                 ORDER BY
