@@ -17,6 +17,7 @@ from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opene
 from lore_retriever.cli.output import console, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import embed_own, waiting
+from lore_retriever.errors import EmbeddingSpaceMismatch
 
 if TYPE_CHECKING:
     from lore_retriever.embeddings import Embedder
@@ -96,7 +97,10 @@ def _contents(settings: Settings) -> dict[str, Any]:
     from lore_retriever.operations.common import fetch
 
     with opened_memories(settings) as memories:
-        space = memories.store.space
+        try:
+            space = memories.store.space
+        except (EmbeddingSpaceMismatch, ImportError) as error:
+            return {"embedding_space": str(error)}
         rows = memories.store.perform(fetch("count_memories"), memories.scope)
         return {
             "embedding_space": str(space.embedder.space),
