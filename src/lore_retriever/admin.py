@@ -133,6 +133,8 @@ class StoreAdmin:
         with self._connection() as connection:
             done = apply_migrations(connection, self.schema, roles=roles)
         with self.service() as cursor:
+            # Two that migrate a new database at once record one space.
+            cursor.execute("LOCK TABLE embedding_space IN SHARE ROW EXCLUSIVE MODE")
             recorded = cursor.execute(query("spaces")).fetchall()
             if not recorded:
                 if embedder is None and default_to_offline:

@@ -111,17 +111,27 @@ def checked_schema(schema: str) -> str:
     """A name that Postgres keeps as given.
 
     Raises:
-        InvalidInput: If it is empty, longer than 63 bytes, or holds a NUL.
+        InvalidInput: If it is empty, longer than 63 bytes, holds a NUL or a lone surrogate, or begins with `pg_`.
     """
-    if not schema or "\x00" in schema or len(schema.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
-        raise InvalidInput(f"schema is {schema!r}; give a name of 1 to {MAX_SCHEMA_BYTES} bytes without NUL.")
+    try:
+        size = len(schema.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= MAX_SCHEMA_BYTES or "\x00" in schema or schema.startswith("pg_"):
+        raise InvalidInput(
+            f"schema is {schema!r}; give a name of 1 to {MAX_SCHEMA_BYTES} bytes without NUL that does not begin with pg_."
+        )
     return schema
 
 
 def search_path(schema: str, extension_schemas: Sequence[str]) -> str:
     """The search_path under which our SQL runs: the store's schema, those of the extensions, temporary names last."""
     names = [schema, *(name for name in extension_schemas if name not in (schema, "pg_catalog"))]
-    return ", ".join(['"' + name.replace('"', '""') + '"' for name in names] + ["pg_temp"])
+    return ", ".join([_quoted(name) for name in names] + ["pg_temp"])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def schema_status(connection: psycopg.Connection[Any], schema: str) -> SchemaStatus:
@@ -174,7 +184,7 @@ def _create_extensions(connection: psycopg.Connection[Any]) -> list[str]:
         except psycopg.errors.InsufficientPrivilege as error:
             raise PermissionDenied(
                 f"this connection may not create the extension {name}. Ask an administrator to run:"
-                f" CREATE EXTENSION {name} SCHEMA {home};"
+                f" CREATE EXTENSION {name} SCHEMA {_quoted(home)};"
             ) from error
         except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile) as error:
             raise SchemaMismatch(
@@ -189,9 +199,9 @@ def _create_extensions(connection: psycopg.Connection[Any]) -> list[str]:
 
 
 @contextmanager
-def _locked(connection: psycopg.Connection[Any], schema: str) -> Iterator[None]:
-    """Hold the migration lock of this schema: a second migrator waits, then finds nothing to do."""
-    key = "lore migration " + schema
+def _locked(connection: psycopg.Connection[Any], what: str) -> Iterator[None]:
+    """Hold a lock of this database: a second migrator waits, then finds nothing to do."""
+    key = "lore migration " + what
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
     try:
         yield
@@ -234,7 +244,8 @@ def apply_migrations(connection: psycopg.Connection[Any], schema: str = "lore", 
         waiting = [m for m in known_migrations() if m.name in status.waiting]
         if not waiting:
             return []
-        path = search_path(schema, _create_extensions(connection))
+        with _locked(connection, "extensions"):
+            path = search_path(schema, _create_extensions(connection))
         _prepare(connection, schema)
         for migration in waiting:
             _apply(connection, schema, path, migration, run=roles or migration.name != _ROLES_FILE)
@@ -248,11 +259,12 @@ def _apply(connection: psycopg.Connection[Any], schema: str, path: str, migratio
             if run:
                 # Our own file, never a caller's text.
                 connection.execute(migration.text)
+            # Literals: beside parameters, a % in the schema's name would be read as one.
+            values = sql.SQL(", ").join(map(sql.Literal, (migration.number, migration.name, migration.hash)))
             connection.execute(
-                sql.SQL("INSERT INTO {} (number, name, hash) VALUES (%s, %s, %s)").format(
-                    sql.Identifier(schema, "migrations")
-                ),
-                [migration.number, migration.name, migration.hash],
+                sql.SQL("INSERT INTO {} (number, name, hash) VALUES ({})").format(
+                    sql.Identifier(schema, "migrations"), values
+                )
             )
     except psycopg.errors.InsufficientPrivilege as error:
         raise PermissionDenied(
@@ -269,9 +281,10 @@ def _apply(connection: psycopg.Connection[Any], schema: str, path: str, migratio
 
 def printed_sql(schema: str = "lore", *, extension_schema: str = "public", roles: bool = True) -> str:
     """All of it as one script for psql, for an administrator to read and run."""
-    name = '"' + checked_schema(schema).replace('"', '""') + '"'
+    name = _quoted(checked_schema(schema))
+    home = _quoted(extension_schema)
     path = search_path(schema, [extension_schema])
-    parts = [f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA {extension_schema};" for extension in EXTENSIONS]
+    parts = [f"CREATE EXTENSION IF NOT EXISTS {extension} SCHEMA {home};" for extension in EXTENSIONS]
     parts += [
         f"CREATE SCHEMA IF NOT EXISTS {name};",
         f"CREATE TABLE IF NOT EXISTS {name}.migrations (number integer PRIMARY KEY, name text NOT NULL, hash text NOT NULL,"
