@@ -90,11 +90,13 @@ class LoreVectorStore(BasePydanticVectorStore):
 
     @property
     def _view(self) -> View:
-        if self._memories is None:
+        # Unpickling leaves private attributes out altogether.
+        view: View | None = (self.__pydantic_private__ or {}).get("_memories")
+        if view is None:
             raise StoreUnavailable(
-                "this LoreVectorStore was unpickled and has no view; make one: LoreVectorStore(memories=…)."
+                "this LoreVectorStore was unpickled and has no view. Make one: LoreVectorStore(memories=…)."
             )
-        return self._memories
+        return view
 
     def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
         """Store nodes in one transaction, whole or not at all; their ids, in order.
