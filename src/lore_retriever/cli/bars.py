@@ -14,9 +14,9 @@ __all__ = ["Bar", "bar"]
 
 
 class Bar(Protocol):
-    """Moves a bar, and says beside it what was done so far."""
+    """Moves a bar, says beside it what was done so far, and learns the total where that comes later."""
 
-    def __call__(self, steps: int, said: str = "", /) -> None: ...
+    def __call__(self, steps: int, said: str = "", /, *, total: int | None = None) -> None: ...
 
 
 @contextmanager
@@ -38,8 +38,8 @@ def bar(what: str, total: int, *, counted: bool = True, shown: bool = True) -> I
     with Progress(*columns, console=console(stderr=True), disable=not shown) as progress:
         task = progress.add_task(what, total=total, said="")
 
-        def advance(steps: int, said: str = "", /) -> None:
-            progress.update(task, advance=steps)
+        def advance(steps: int, said: str = "", /, *, total: int | None = None) -> None:
+            progress.update(task, advance=steps, total=total)
             if said:
                 progress.update(task, said=said)
 

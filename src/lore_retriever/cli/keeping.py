@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from lore_retriever.cli.bars import Bar, bar
+from lore_retriever.cli.bars import bar
 from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opened_memories, opened_store
 from lore_retriever.cli.output import console, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
@@ -21,7 +21,6 @@ from lore_retriever.errors import EmbeddingSpaceMismatch
 
 if TYPE_CHECKING:
     from lore_retriever.embeddings import Embedder
-    from lore_retriever.embeddings.base import EmbeddingSpace, Vector
 
 __all__ = ["register"]
 
@@ -125,7 +124,7 @@ def embed(
         if retry:
             keeper.admin.retry()
         before = keeper.admin.waiting()
-        done = _embed_all(keeper, named_model(settings)) if before["windows"] else 0
+        done = _embed_all(keeper, named_model(settings), before["windows"]) if before["windows"] else 0
         after = keeper.admin.waiting()
     _report_embedding(settings, done, after["memories"], given_up=after["given_up"], why=after["error"])
 
@@ -141,46 +140,9 @@ def _embed_own(settings: Settings) -> None:
     _report_embedding(settings, done, left)
 
 
-def _embed_all(keeper: Keeper, embedder: Embedder | None) -> int:
-    from lore_retriever.opening import embedder_of
-
-    space = keeper.admin.space()
-    if embedder is None and space is not None:
-        embedder = embedder_of(space)
-    with bar("embedding", keeper.admin.waiting()["windows"]) as advance:
-        return keeper.admin.embed(_Watched(embedder, advance) if embedder is not None else None)
-
-
-class _Watched:
-    """An embedder that tells how far it has come, a slice of texts at a time."""
-
-    def __init__(self, embedder: Embedder, advance: Bar, *, at_once: int = 16) -> None:
-        self._embedder, self._advance, self._at_once = embedder, advance, at_once
-
-    @property
-    def space(self) -> EmbeddingSpace:
-        return self._embedder.space
-
-    @property
-    def max_tokens(self) -> int | None:
-        return self._embedder.max_tokens
-
-    @property
-    def centre(self) -> Vector | None:
-        return self._embedder.centre
-
-    def count_tokens(self, text: str) -> int:
-        return self._embedder.count_tokens(text)
-
-    def embed_queries(self, texts: Sequence[str], /) -> list[Vector]:
-        return self._embedder.embed_queries(texts)
-
-    def embed_texts(self, texts: Sequence[str], /) -> list[Vector]:
-        made: list[Vector] = []
-        for start in range(0, len(texts), self._at_once):
-            made += self._embedder.embed_texts(texts[start : start + self._at_once])
-            self._advance(len(made) - start)
-        return made
+def _embed_all(keeper: Keeper, embedder: Embedder | None, windows: int) -> int:
+    with bar("embedding", windows) as advance:
+        return keeper.admin.embed(embedder, progress=advance)
 
 
 def _report_embedding(settings: Settings, done: int, left: int, *, given_up: int = 0, why: str | None = None) -> None:
@@ -195,14 +157,38 @@ def _report_embedding(settings: Settings, done: int, left: int, *, given_up: int
         )
 
 
-def maintain(settings: Settings) -> None:
-    """Recount word frequencies, purge what has expired, refresh what is derived."""
+def maintain(
+    settings: Settings,
+    rebuild_text: Annotated[
+        str | None,
+        typer.Option(
+            "--rebuild-text",
+            metavar="CONFIG",
+            help="Index every text under another text-search configuration, such as german or english+unaccent;"
+            " searches go on meanwhile.",
+        ),
+    ] = None,
+) -> None:
+    """Recount word frequencies, purge what has expired, count votes, vacuum."""
     with opened_keeper(settings) as keeper:
-        done = keeper.admin.maintain()
+        indexed = {} if rebuild_text is None else {"indexed": _rebuild_text(keeper, rebuild_text)}
+        done = keeper.admin.maintain() | indexed
     if settings.as_json:
         print_json(done)
     else:
         print(", ".join(f"{what} {count:,}" for what, count in done.items()))
+
+
+def _rebuild_text(keeper: Keeper, config: str) -> int:
+    with bar("indexing", 0) as advance:
+        before = 0
+
+        def told(done: int, total: int) -> None:
+            nonlocal before
+            advance(done - before, total=total)
+            before = done
+
+        return keeper.admin.rebuild_text(config, progress=told)
 
 
 def doctor(settings: Settings) -> None:
