@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from lore_retriever.codes import recode
 from lore_retriever.draining import drain
 from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
@@ -32,17 +33,26 @@ from lore_retriever.migrations import (
     search_path,
 )
 from lore_retriever.opening import embedder_of
-from lore_retriever.operations.common import halfvec_text
 from lore_retriever.operations.embedding import MOST_ATTEMPTS
 from lore_retriever.queries import query
+from lore_retriever.spaces import (
+    LEAST_CODE_DIMENSIONS,
+    SpaceStatus,
+    build,
+    clear_dropped,
+    drop,
+    identity,
+    record_space,
+    recorded,
+    status,
+    switch,
+    undo,
+)
 from lore_retriever.steps import Row
 
-__all__ = ["LEAST_CODE_DIMENSIONS", "StoreAdmin"]
+__all__ = ["LEAST_CODE_DIMENSIONS", "SpaceStatus", "StoreAdmin", "record_space"]
 
 _log = logging.getLogger("lore_retriever")
-
-LEAST_CODE_DIMENSIONS = 256
-"""Below, codes have too few bits to propose with; such spaces are always scanned."""
 
 RETEXTED_AT_ONCE = 500
 """Memories indexed anew in one transaction of `rebuild_text`."""
@@ -101,6 +111,8 @@ class StoreAdmin:
                 f"{error.diag.message_primary}. This needs an administrator's connection: MemoryStore.admin(…), or"
                 " `lore-retriever … --admin-database`."
             ) from error
+        except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
+            raise
         except psycopg.OperationalError as error:
             raise StoreUnavailable(f"the database did not answer: {str(error).strip()}") from error
         except psycopg.Error as error:
@@ -135,39 +147,54 @@ class StoreAdmin:
         with self.service() as cursor:
             # Two that migrate a new database at once record one space.
             cursor.execute("LOCK TABLE embedding_space IN SHARE ROW EXCLUSIVE MODE")
-            recorded = cursor.execute(query("spaces")).fetchall()
-            if not recorded:
+            rows = cursor.execute(query("spaces")).fetchall()
+            if not rows:
                 if embedder is None and default_to_offline:
                     from lore_retriever.embeddings import OfflineEmbedder
 
                     embedder = OfflineEmbedder()
                 if embedder is not None:
                     record_space(cursor, embedder)
-            elif embedder is not None and embedder.space not in [_identity(row) for row in recorded]:
-                raise EmbeddingSpaceMismatch(
-                    f"the embedder makes vectors of {embedder.space}; this store holds those of {_identity(recorded[0])}."
-                    " Build a second space with `lore-retriever embed --model …`."
-                )
+            elif embedder is not None:
+                recorded(rows, embedder.space)
         return done
 
-    def maintain(self) -> dict[str, int]:
-        """Recount stems, sizes and votes of every organisation, purge what expired; what was done, counted."""
+    def maintain(
+        self, *, new_centre: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, int]:
+        """Bring up to date what is derived, in every organisation; what was done, counted.
+
+        Recounts stems, sizes and votes, purges what expired, sees that large organisations have codes (of a space
+        whose model ships no centre, one is measured from 1,000 vectors on), finishes an interrupted drop.
+
+        Args:
+            new_centre: Measure the centre of the active space anew and write all codes again, beside those in use.
+            progress: Called with (vectors looked at, all) while codes are written.
+        """
         with self.service() as cursor:
             purged = cursor.execute("DELETE FROM memories WHERE expires_at < now()").rowcount
             parts = cursor.execute("SELECT rebuild_statistics() AS n").fetchone()
         with self.service() as cursor:
             votes = cursor.execute("SELECT refresh_reinforcement() AS n").fetchone()
+            spaces = cursor.execute(query("spaces")).fetchall()
+        clear_dropped(self.service)
+        active = [row for row in spaces if row["state"] == "active"]
+        codes = sum(recode(self.service, row, anew=new_centre, progress=progress) for row in active)
+        self._vacuum()
+        return {
+            "expired": purged,
+            "parts": parts["n"] if parts else 0,
+            "reinforced": votes["n"] if votes else 0,
+            "codes": codes,
+        }
+
+    def _vacuum(self) -> None:
         with self._connection() as connection:
             for table in ("memories", "windows", "vectors", "codes", "terms"):
                 try:
                     connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier(self.schema, table)))
                 except psycopg.errors.InsufficientPrivilege:
                     _log.info("no right to vacuum %s; autovacuum will", table)
-        return {
-            "expired": purged,
-            "parts": parts["n"] if parts else 0,
-            "reinforced": votes["n"] if votes else 0,
-        }
 
     def rebuild_text(self, config: str, *, progress: Callable[[int, int], None] | None = None) -> int:
         """Index every text anew under another text-search configuration; how many memories were.
@@ -213,7 +240,11 @@ class StoreAdmin:
         """The active embedding space, or None where none is recorded yet."""
         with self.service() as cursor:
             row = cursor.execute(query("spaces")).fetchone()
-        return _identity(row) if row is not None and row["state"] == "active" else None
+        return identity(row) if row is not None and row["state"] == "active" else None
+
+    def spaces(self) -> list[SpaceStatus]:
+        """Every embedding space, the active one first: what it holds and what waits in it."""
+        return status(self.service)
 
     def retry(self) -> int:
         """Make everything due that waits after failures, or was given up; how many memories that is."""
@@ -221,19 +252,95 @@ class StoreAdmin:
             space, _ = _active(cursor)
             return cursor.execute(query("retry_pending"), {"space": space}).rowcount
 
-    def embed(self, embedder: Embedder | None = None, *, progress: Callable[[int], None] | None = None) -> int:
-        """Embed every window that waits, a few memories a transaction; how many were.
+    def embed(
+        self,
+        embedder: Embedder | None = None,
+        *,
+        retry: bool = False,
+        workers: int = 1,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Embed every window that waits and is due, in the embedder's space; how many were.
 
-        Several workers may run at once: each takes memories that no other has locked.
+        Several workers may run at once, here or in other processes: none does what another is at. A memory that
+        cannot be embedded holds up no other; it waits ever longer, and is given up after 8 failures. Where the
+        embedder fails altogether, the run ends after three batches.
+
+        Args:
+            embedder: Of any space recorded here; None takes the active one's, where this package knows it.
+            retry: Also what waits for its next try, or was given up.
+            workers: Threads, each with a connection of its own.
+            progress: Called with the number of windows after each slice of them.
+
+        Raises:
+            EmbeddingSpaceMismatch: If no such space is recorded here.
         """
         with self.service() as cursor:
-            space, identity = _active(cursor)
-        maker = embedder or embedder_of(identity)
-        if maker.space != identity:
-            raise EmbeddingSpaceMismatch(
-                f"the embedder makes vectors of {maker.space}; the active space is {identity}."
-            )
-        return drain(self.service, space, maker, progress=progress)
+            space, active = _active(cursor)
+            maker = embedder or embedder_of(active)
+            if maker.space != active:
+                space = recorded(cursor.execute(query("spaces")).fetchall(), maker.space)["space"]
+            if retry:
+                cursor.execute(query("retry_pending"), {"space": space})
+        return drain(self.service, space, maker, workers=workers, progress=progress)
+
+    def build_space(
+        self, embedder: Embedder, *, workers: int = 1, progress: Callable[[int, int], None] | None = None
+    ) -> SpaceStatus:
+        """Build the space of another model beside the one that is searched; how it stands.
+
+        Nothing that searches notices. Run it again after an interruption: it goes on where it stopped. Memories
+        written meanwhile are queued for it; `switch_space` makes it the one that new clients search.
+
+        Args:
+            workers: As for `embed`.
+            progress: Called with (done, total) windows, those of earlier runs included; the total is an estimate
+                until the last memory is split for this model.
+
+        Raises:
+            InvalidInput: If it is the active space already, or another one is being built.
+        """
+        number = build(self.service, embedder, workers=workers, progress=progress)
+        with self.service() as cursor:
+            row = next(row for row in cursor.execute(query("spaces")).fetchall() if row["space"] == number)
+        recode(self.service, row)
+        return next(space for space in self.spaces() if space.number == number)
+
+    def switch_space(self, to: EmbeddingSpace | str | None = None, *, force: bool = False) -> EmbeddingSpace:
+        """Make the space that was built the active one, in one transaction; the space.
+
+        New clients open on it. Those that are open go on searching the space they were opened on, until it is
+        dropped. The space before is kept: `undo_switch` goes back to it.
+
+        Args:
+            to: Another space than the one being built, or its model's name.
+            force: Switch although memories wait in it: only the other legs find those.
+
+        Raises:
+            InvalidInput: If there is no such space, or memories wait in it.
+        """
+        return switch(self.service, to, force=force)
+
+    def undo_switch(self, *, force: bool = False) -> EmbeddingSpace:
+        """Make the space active that was so before; the space.
+
+        Memories written since the switch wait in it: run `embed` with its model first.
+
+        Raises:
+            InvalidInput: If none is kept, or memories wait in it (unless `force`).
+        """
+        return undo(self.service, force=force)
+
+    def drop_space(self, space: EmbeddingSpace | str) -> EmbeddingSpace:
+        """Remove a space that is not active, with its windows, vectors and codes; clients opened on it get an error.
+
+        Args:
+            space: The space, or its model's name.
+
+        Raises:
+            InvalidInput: If it is active, or there is none of that name.
+        """
+        return drop(self.service, space)
 
 
 def _check_text_config(cursor: psycopg.Cursor[Row], config: str) -> None:
@@ -247,30 +354,8 @@ def _check_text_config(cursor: psycopg.Cursor[Row], config: str) -> None:
         raise InvalidInput(f"the server has no text-search configuration {config!r}. It has: {known}.") from error
 
 
-def _identity(row: Row) -> EmbeddingSpace:
-    return EmbeddingSpace(row["model"], row["revision"], row["dimensions"])
-
-
 def _active(cursor: psycopg.Cursor[Row]) -> tuple[int, EmbeddingSpace]:
     row = cursor.execute(query("spaces")).fetchone()
     if row is None or row["state"] != "active":
         raise EmbeddingSpaceMismatch("this store has no embedding space yet. Run migrate with an embedder.")
-    return row["space"], _identity(row)
-
-
-def record_space(cursor: psycopg.Cursor[Row], embedder: Embedder) -> int:
-    """Record an embedder's space as the active one, with its centre where it ships one; its number."""
-    space = embedder.space
-    row = cursor.execute(
-        "INSERT INTO embedding_space (model, revision, dimensions, state) VALUES (%s, %s, %s, 'active') RETURNING space",
-        [space.model, space.revision, space.dimensions],
-    ).fetchone()
-    assert row is not None
-    number: int = row["space"]
-    if embedder.centre is not None and space.dimensions >= LEAST_CODE_DIMENSIONS:
-        cursor.execute(
-            "INSERT INTO centres (space, centre, embedding) VALUES (%s, 1, %s::halfvec)",
-            [number, halfvec_text(embedder.centre)],
-        )
-        cursor.execute("UPDATE embedding_space SET centre = 1 WHERE space = %s", [number])
-    return number
+    return row["space"], identity(row)

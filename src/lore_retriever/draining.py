@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from threading import Lock
 from typing import Any
 
 import psycopg
 
 from lore_retriever.driver import embed_now
 from lore_retriever.embeddings.base import Embedder
-from lore_retriever.errors import EmbeddingFailed
+from lore_retriever.errors import EmbeddingFailed, InvalidInput
 from lore_retriever.operations.embedding import claim_body, embed_planned, finish_body, plan
 from lore_retriever.steps import Body, Embed, Operation, Row
 
@@ -56,11 +58,43 @@ def embedded(operation: Operation, embedder: Embedder) -> Any:
         return end.value
 
 
-def drain(service: Service, space: int, embedder: Embedder, *, progress: Callable[[int], None] | None = None) -> int:
+def drain(
+    service: Service,
+    space: int,
+    embedder: Embedder,
+    *,
+    workers: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> int:
     """Embed what is due in a space until nothing is left, or the embedder is down; how many windows were.
 
     A claim lasts as long as its transaction, so that what a killed worker had claimed is free at once.
+
+    Args:
+        workers: Threads, each with a connection of its own.
+        progress: Called with the number of windows after each slice of them; by one thread at a time.
     """
+    if workers < 1:
+        raise InvalidInput(f"workers is {workers}; give 1 or more.")
+    tell = None if progress is None else _one_at_a_time(progress)
+    if workers == 1:
+        return _work(service, space, embedder, tell)
+    with ThreadPoolExecutor(workers, thread_name_prefix="lore-embed") as pool:
+        running = [pool.submit(_work, service, space, embedder, tell) for _ in range(workers)]
+        return sum(worker.result() for worker in running)
+
+
+def _one_at_a_time(progress: Callable[[int], None]) -> Callable[[int], None]:
+    lock = Lock()
+
+    def tell(windows: int) -> None:
+        with lock:
+            progress(windows)
+
+    return tell
+
+
+def _work(service: Service, space: int, embedder: Embedder, progress: Callable[[int], None] | None) -> int:
     total = outages = 0
     while outages < MOST_OUTAGES:
         with service() as cursor:

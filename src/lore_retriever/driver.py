@@ -21,6 +21,7 @@ from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.embeddings.checking import checked_vectors
 from lore_retriever.errors import (
     EmbeddingFailed,
+    EmbeddingSpaceMismatch,
     IdTaken,
     InvalidInput,
     LoreError,
@@ -76,6 +77,11 @@ def translated(error: Exception) -> Exception:
         return InvalidInput(error.diag.message_primary + ".")
     if isinstance(error, pg.UniqueViolation) and error.diag.constraint_name == "memories_shared_id":
         return IdTaken("the id already names a shared memory of a colleague.")
+    if _tells_of_a_dropped_space(error):
+        return EmbeddingSpaceMismatch(
+            "the embedding space that this store was opened on has been dropped. Open the store anew, with the model that"
+            " is active now."
+        )
     if isinstance(error, pg.UndefinedTable | pg.UndefinedFunction | pg.InvalidSchemaName | pg.UndefinedObject):
         return SchemaMismatch(
             f"the store's schema is not there or not current ({error.diag.message_primary}). Run `lore-retriever migrate`."
@@ -87,6 +93,12 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, psycopg.OperationalError):
         return StoreUnavailable(f"the database did not answer: {str(error).strip()}")
     return error
+
+
+def _tells_of_a_dropped_space(error: Exception) -> bool:
+    if not isinstance(error, pg.ObjectNotInPrerequisiteState | pg.ForeignKeyViolation):
+        return False
+    return error.diag.constraint_name in ("embedding_space_dropped", "windows_space_fkey", "pending_space_fkey")
 
 
 def _may_retry(error: Exception, tries: int) -> bool:

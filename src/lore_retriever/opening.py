@@ -87,6 +87,11 @@ def open_space(
         )
     for row in spaces:
         if _identity(row) == embedder.space:
+            if row["state"] == "building":
+                raise EmbeddingSpaceMismatch(
+                    f"the space of {embedder.space} is still being built; this store searches {_identity(active)}. Finish it"
+                    " with `lore-retriever embed --model …` and switch, or open the store with the active model."
+                )
             return OpenSpace(row["space"], embedder, Evidence.of_space(row["evidence"]), on_embedding_error)
     raise EmbeddingSpaceMismatch(
         f"the embedder makes vectors of {embedder.space}; this store holds those of {_identity(active)}."
