@@ -166,12 +166,15 @@ CREATE FUNCTION is_identifier(token text) RETURNS boolean
     $$;
 
 -- name: tokens_as_typed
--- One row per token that could be an identifier, in the order of the text, punctuation around it removed.
+-- One row per token that could be an identifier, in the order of the text, punctuation around it removed. Scripts that
+-- write no spaces count as spaces: "部署ERR-4471方案" holds "ERR-4471".
 CREATE FUNCTION tokens_as_typed(content text) RETURNS SETOF text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
     AS $$
     SELECT found[1]
-    FROM regexp_matches(content, '([@#/~]?[[:alnum:]]+(?:[-_./:@\\+~#=?&%]+[[:alnum:]]+)*)', 'g') AS found
+    FROM regexp_matches(
+        CASE WHEN has_unsplit_script(content) THEN regexp_replace(content, '[\u0e00-\u0e7f\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+', ' ', 'g') ELSE content END,
+        '([@#/~]?[[:alnum:]]+(?:[-_./:@\\+~#=?&%]+[[:alnum:]]+)*)', 'g') AS found
     $$;
 
 -- name: identifiers_of
@@ -209,12 +212,15 @@ CREATE FUNCTION query_identifiers(query_text text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT  -- plpgsql keeps its plan; an SQL function would be planned in every search
     SET search_path FROM CURRENT
     AS $$
+DECLARE
+    only_token CONSTANT text := CASE WHEN length(query_text) <= 300 THEN btrim(query_text) END;
 BEGIN
     RETURN (
         SELECT coalesce(array_agg(DISTINCT found.name), '{}')
         FROM (SELECT lower(token) AS name
               FROM tokens_as_typed(folded_text(query_text)) AS token
-              WHERE is_identifier(token) OR (length(token) >= 3 AND btrim(query_text) = token)
+              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token))  -- the sieve of identifiers_of
+                 OR (length(token) >= 3 AND only_token = token)
               LIMIT 16) AS found);
 END
 $$;

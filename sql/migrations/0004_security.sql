@@ -77,8 +77,14 @@ $policies$;
 
 GRANT SELECT ON memories, windows, vectors, codes, pending, terms, scope_statistics, aliases, feedback, reinforcement, history,
     settings, fusion_config, kinds, embedding_space, centres TO lore_user;
-GRANT INSERT, DELETE ON memories, windows, vectors, codes, pending, aliases TO lore_user;
-GRANT INSERT ON feedback, history TO lore_user;
+GRANT DELETE ON memories, windows, vectors, codes, pending, aliases TO lore_user;
+GRANT INSERT ON windows, vectors, codes, pending, feedback TO lore_user;
+-- By column, so that nobody chooses a surrogate key: a clash would tell of rows that he cannot see.
+GRANT INSERT (org, id, owner, visibility, kind, content, content_original, language, translation, metadata, pinned, agent, session,
+    source, trust, created_at, updated_at, expires_at, invalidated_at, superseded_by, version, text_config, partly_embedded)
+    ON memories TO lore_user;
+GRANT INSERT (org, key, version, event, content, superseded_by, changed_at) ON history TO lore_user;
+GRANT INSERT (org, folded, name, group_no, key, owner, shared, created_at) ON aliases TO lore_user;
 GRANT UPDATE ON vectors, codes, pending TO lore_user;
 GRANT UPDATE (useful, created_at) ON feedback TO lore_user;
 GRANT UPDATE (group_no, name, shared) ON aliases TO lore_user;

@@ -193,12 +193,15 @@ CREATE TYPE exact_match AS (key bigint, rank bigint, score double precision, ide
 CREATE FUNCTION exact_leg(query_text text, pool integer, allowed bigint[], config fusion_config) RETURNS SETOF exact_match
     LANGUAGE plpgsql STABLE ROWS 40
     SET search_path FROM CURRENT
+    SET enable_nestloop = off  -- a thousand holders joined with their identifiers row by row would cost 30 ms
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     v_now CONSTANT timestamptz := now();
     words tsquery;
+    -- Nodes of a tsquery beyond which no memory is asked for all words: the relaxed leg knows a pasted text by its rarest.
+    most_words CONSTANT integer := 64;
     names CONSTANT text[] := query_identifiers(query_text);
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
@@ -222,7 +225,7 @@ BEGIN
                       ORDER BY i.key DESC LIMIT config.identifier_rows + 1) AS m) AS c
             WHERE c.carried <= config.identifier_rows;
         END IF;
-        IF numnode(words) > 0 THEN
+        IF numnode(words) BETWEEN 1 AND most_words THEN
             holders := ARRAY(SELECT m.key FROM memories AS m
                              WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
                                AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
@@ -232,10 +235,13 @@ BEGIN
         SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)), array_agg(c.name) INTO carriers, weights, carried_names
         FROM (SELECT m.key, n.name, count(*) OVER (PARTITION BY n.name) AS carried
               FROM unnest(names) AS n(name)
-              JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.identifiers @> ARRAY[n.name]) AS c
+              JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.identifiers @> ARRAY[n.name]
+                   AND (m.visibility = 'shared' OR m.owner = v_user)) AS c
         WHERE c.carried <= config.identifier_rows;
         holders := ARRAY(SELECT m.key FROM memories AS m
-                         WHERE m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ words ORDER BY m.key DESC LIMIT 1000);
+                         WHERE m.org = v_org AND m.key = ANY (allowed) AND numnode(words) <= most_words AND m.tsv @@ words
+                           AND (m.visibility = 'shared' OR m.owner = v_user)
+                         ORDER BY m.key DESC LIMIT 1000);
     END IF;
     same_id := ARRAY(SELECT m.key FROM memories AS m
                      WHERE m.org = v_org AND m.id = btrim(query_text) AND (m.visibility = 'shared' OR m.owner = v_user)
@@ -253,7 +259,7 @@ BEGIN
         SELECT m.key, m.created_at,
                CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END
                + coalesce(c.weight, 0)
-               + CASE WHEN m.tsv @@ words THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS score,
+               + CASE WHEN numnode(words) <= most_words AND m.tsv @@ words THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS score,
                CASE WHEN m.key = ANY (same_id) THEN coalesce(c.names, '{}') ELSE c.names END AS identifiers
         FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
         WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
@@ -280,7 +286,8 @@ CREATE FUNCTION stem_query(stem text) RETURNS tsquery
     $$;
 
 -- name: similar_stems
--- Up to three stems of the caller's visible vocabulary that are spelt nearly like `stem`, most similar first.
+-- Up to three stems of the caller's visible vocabulary that are spelt nearly like `stem`, most similar first. Sets
+-- nothing that outlives it.
 CREATE FUNCTION similar_stems(stem text, least_similarity double precision) RETURNS TABLE (near text, similarity double precision, df bigint)
     LANGUAGE plpgsql STABLE ROWS 3
     SET search_path FROM CURRENT
@@ -292,6 +299,8 @@ DECLARE
     v_user CONSTANT text := scope_user();
     v_stem CONSTANT text := stem;
 BEGIN
+    -- Ends with this function, as its SET above does; a higher threshold lets the index refuse more.
+    PERFORM set_config('pg_trgm.similarity_threshold', least_similarity::text, true);
     RETURN QUERY
     SELECT t.stem, max(similarity(t.stem, v_stem))::double precision, sum(t.df)::bigint
     FROM terms AS t
@@ -305,8 +314,8 @@ $$;
 
 -- name: read_stems
 -- One row per stem to look for, rarest first, with how many visible memories hold it and its idf (as BM25 counts it).
--- Stems that no statistics know are counted on the spot, up to 300; one that stands nowhere is matched against the
--- visible vocabulary, and its near misses count for less.
+-- Stems that no statistics know are counted on the spot, up to 300; words that stand nowhere (four at most, the longest)
+-- are matched against the visible vocabulary, and their near misses count for less.
 CREATE FUNCTION read_stems(query_text text, memories_in_scope bigint, config fusion_config) RETURNS SETOF query_stem
     LANGUAGE plpgsql STABLE ROWS 10
     SET search_path FROM CURRENT
@@ -320,8 +329,13 @@ BEGIN
     INTO stems FROM settings AS s;
     RETURN QUERY
     WITH known AS (
-        SELECT q.stem, (SELECT sum(t.df) FROM terms AS t WHERE t.org = v_org AND t.owner IN ('', v_user) AND t.stem = q.stem) AS df
-        FROM unnest(stems) AS q(stem)
+        -- united rather than joined: a pasted text has a thousand stems
+        SELECT u.stem, sum(u.df) AS df
+        FROM (SELECT q.stem, NULL::integer AS df FROM unnest(stems) AS q(stem)
+              UNION ALL
+              SELECT t.stem, t.df FROM terms AS t
+              WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = ANY (stems)) AS u
+        GROUP BY u.stem
     ), rarest AS MATERIALIZED (
         SELECT k.stem, stem_query(k.stem) AS wanted, k.df::bigint AS df
         FROM known AS k ORDER BY k.df NULLS FIRST, length(k.stem) DESC, k.stem LIMIT config.relaxed_stems
@@ -336,8 +350,12 @@ BEGIN
         FROM counted AS c
     ), near_misses AS (
         SELECT n.near, a.stem, stem_query(n.near), n.df, a.idf * config.near_miss_penalty * n.similarity
-        FROM asked AS a CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n
-        WHERE a.df = 0 AND length(a.stem) >= 4 AND config.near_miss_penalty > 0
+        FROM (SELECT u.* FROM asked AS u
+              -- never a number: ids one digit apart are other ids
+              WHERE u.df = 0 AND length(u.stem) >= 4 AND u.stem !~ '[0-9]' AND config.near_miss_penalty > 0
+                AND cardinality(stems) <= 64  -- a pasted text has words enough
+              ORDER BY length(u.stem) DESC, u.stem LIMIT 4) AS a
+        CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n
     )
     SELECT * FROM asked
     UNION ALL
@@ -390,11 +408,12 @@ DECLARE
     proposing tsquery[];
     proposed bigint[];
     query_idf double precision;
-    known_idf double precision;
+    at_home boolean;  -- most of the query's words are known here
 BEGIN
     SELECT * INTO size FROM scope_size();
     stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories, config) AS s);
-    SELECT sum(s.idf), sum(s.idf) FILTER (WHERE s.df > 0) INTO query_idf, known_idf FROM unnest(stems) AS s WHERE s.stem = s.asked;
+    SELECT sum(s.idf), count(*) FILTER (WHERE s.df > 0) * 2 >= count(*) OR sum(s.idf) FILTER (WHERE s.df > 0) * 2 >= sum(s.idf)
+    INTO query_idf, at_home FROM unnest(stems) AS s WHERE s.stem = s.asked;
     proposing := ARRAY(
         SELECT s.wanted
         FROM (SELECT u.wanted, row_number() OVER rarest AS n, sum(u.df) OVER rarest AS proposals
@@ -414,7 +433,8 @@ BEGIN
     ELSE
         proposed := ARRAY(
             SELECT m.key FROM memories AS m
-            WHERE m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ (SELECT string_agg(s.wanted::text, ' | ')::tsquery FROM unnest(stems) AS s));
+            WHERE m.org = v_org AND m.key = ANY (allowed) AND (m.visibility = 'shared' OR m.owner = v_user)
+              AND m.tsv @@ (SELECT string_agg(s.wanted::text, ' | ')::tsquery FROM unnest(stems) AS s));
     END IF;
 
     RETURN QUERY
@@ -438,7 +458,7 @@ BEGIN
     FROM (SELECT c.*, max(c.coverage) OVER () AS best_coverage FROM scored AS c) AS s
     -- Words that happen to be spelt alike do harm across languages, hence the floor; a question in words that are at
     -- home here is never left without its best match.
-    WHERE s.coverage >= config.relaxed_coverage OR (s.coverage = s.best_coverage AND known_idf >= query_idf / 2)
+    WHERE s.coverage >= config.relaxed_coverage OR (s.coverage = s.best_coverage AND at_home)
     ORDER BY 2
     LIMIT pool;
 END

@@ -81,6 +81,7 @@ BEGIN
         UNION ALL
         SELECT m.key, o.name, ts_rank_cd(m.tsv, o.wanted, 1)
         FROM others AS o JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ o.wanted
+             AND (m.visibility = 'shared' OR m.owner = v_user)
         WHERE allowed IS NOT NULL
     ), best AS (
         SELECT DISTINCT ON (p.key) p.key, p.name, p.score, m.created_at

@@ -82,6 +82,37 @@ BEGIN
 END
 $$;
 
+-- name: marked_window
+-- Which window of a content holds the heaviest marks, from 1; NULL where none holds any. The content is cut into pieces
+-- first: finding a place in a text counts its characters from the start, which for every window would be quadratic.
+CREATE FUNCTION marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) RETURNS integer
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path FROM CURRENT
+    AS $$
+DECLARE
+    size CONSTANT integer := 20000;
+    pieces text[];
+BEGIN
+    IF cardinality(starts) IS NULL OR cardinality(marks) IS NULL THEN
+        RETURN NULL;
+    END IF;
+    pieces := ARRAY(SELECT lower(substr(content, p.n * size + 1, size + 1200))
+                    FROM generate_series(0, (length(content) - 1) / size) AS p(n) ORDER BY p.n);
+    RETURN (
+        SELECT w.n
+        FROM unnest(starts, ends) WITH ORDINALITY AS w(window_start, window_end, n)
+        CROSS JOIN LATERAL (
+            SELECT substr(pieces[w.window_start / size + 1], w.window_start % size + 1, w.window_end - w.window_start) AS passage OFFSET 0
+        ) AS t
+        CROSS JOIN LATERAL (
+            SELECT sum(m.weight) AS weight FROM unnest(marks, weights) AS m(mark, weight) WHERE strpos(t.passage, m.mark) > 0
+        ) AS found
+        WHERE found.weight > 0
+        ORDER BY found.weight DESC, w.n
+        LIMIT 1);
+END
+$$;
+
 -- name: recall
 -- One row per hit, best first; at most k. score = relevance x recency x reinforcement; ties: newest, then id.
 -- A plain psql user searches with it inside a transaction that has set lore.org_id and lore.user_id.
@@ -108,6 +139,7 @@ DECLARE
     v_org CONSTANT text := scope_org();
     v_at CONSTANT timestamptz := coalesce(as_of, now());
     v_k CONSTANT integer := k;
+    v_space CONSTANT smallint := (searched_space()).space;
     found candidate[];
     keys bigint[];
 BEGIN
@@ -139,7 +171,6 @@ BEGIN
         SELECT p.*, v.id, f.recency, v.multiplier AS reinforcement, p.relevance * f.recency * v.multiplier AS score,
                row_number() OVER (ORDER BY p.relevance * f.recency * v.multiplier DESC, v.created_at DESC, v.id) AS place
         FROM proposed AS p
-    v_space CONSTANT smallint := (searched_space()).space;
         JOIN visible AS v ON v.key = p.key
         LEFT JOIN kinds AS known ON known.kind = v.kind
         LEFT JOIN kinds AS other ON other.kind = '' AND known.kind IS NULL
@@ -163,22 +194,19 @@ BEGIN
         FROM ranked AS r
         JOIN whole AS w ON w.key = r.key
         CROSS JOIN LATERAL (
-            SELECT 0 AS excerpt_start, w.full_length AS excerpt_end WHERE w.full_length <= 1200
-            UNION ALL
-            SELECT * FROM (
-                SELECT s.window_start, s.window_end
-                FROM (SELECT i.window_start, i.window_end, i.ordinal FROM windows AS i
-                      WHERE i.org = v_org AND i.key = r.key AND i.space = (SELECT (searched_space()).space)
-                      UNION ALL SELECT 0, 1200, 1000000) AS s  -- no windows yet: the start of the text
-                WHERE w.full_length > 1200
-                ORDER BY
-                    CASE WHEN r.vector_rank < least(coalesce(r.exact_rank, 100000), coalesce(r.relaxed_rank, 100000), coalesce(r.alias_rank, 100000))
-                         THEN (s.ordinal = r.ordinal)::integer
-                         ELSE (SELECT sum(k.weight) FROM unnest(r.marks, r.mark_weights) AS k(mark, weight)
-                               WHERE strpos(lower(substr(w.content, s.window_start + 1, s.window_end - s.window_start)), k.mark) > 0)
-                    END DESC NULLS LAST,
-                    (s.ordinal = r.ordinal) DESC NULLS LAST, s.ordinal
-                LIMIT 1) AS best
+            SELECT array_agg(i.window_start ORDER BY i.ordinal) AS starts, array_agg(i.window_end ORDER BY i.ordinal) AS ends
+            FROM windows AS i
+            WHERE i.org = v_org AND i.space = v_space AND i.key = r.key AND w.full_length > 1200
+        ) AS s
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN r.vector_rank < least(coalesce(r.exact_rank, 100000), coalesce(r.relaxed_rank, 100000), coalesce(r.alias_rank, 100000))
+                        THEN r.ordinal + 1
+                        ELSE coalesce(marked_window(w.content, s.starts, s.ends, r.marks, r.mark_weights), r.ordinal + 1, 1)
+                   END AS chosen
+        ) AS c
+        CROSS JOIN LATERAL (
+            -- no windows: all of a short memory, the start of one that waits for its windows
+            SELECT coalesce(s.starts[c.chosen], 0) AS excerpt_start, coalesce(s.ends[c.chosen], least(w.full_length, 1200)) AS excerpt_end
         ) AS e
     ), measured AS (
         SELECT x.*, sum(length(x.excerpt) + length(x.metadata::text) + 300) OVER (ORDER BY x.place) AS characters

@@ -21,7 +21,7 @@ DECLARE
 BEGIN
     FOR f IN SELECT p.oid::regprocedure AS signature, p.proname AS name
              FROM pg_proc AS p
-             WHERE p.pronamespace = current_schema()::regnamespace
+             WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
                AND p.proowner IN ('lore_owner'::regrole, 'lore_search'::regrole, 'lore_service'::regrole) LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO lore_service', f.signature);

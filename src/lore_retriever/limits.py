@@ -15,7 +15,7 @@ MAX_METADATA_CHARS = 262_144
 MAX_METADATA_DEPTH = 32
 """Levels of nesting in metadata."""
 
-MAX_QUERY_CHARS = 8_000
+MAX_QUERY_CHARS = 20_000
 """Characters of one query that a search reads; the rest is cut and `Recall.degraded` says so."""
 
 MAX_QUERIES = 8
