@@ -102,16 +102,18 @@ HAVING count(*) >= %(least)s::integer
 RETURNING centre
 
 -- name: fill_codes
--- One row or none: the last of the next `limit` vectors of a space, in order of key, and how many codes were written
--- for them. The vectors are locked: whoever changes a memory's visibility or life meanwhile then sees the codes too.
+-- One row or none: the last of the next `limit` vectors of a space that lack a code of a generation, in order of key,
+-- and how many codes were written for them. The vectors are locked: whoever changes a memory's visibility or life meanwhile then sees the codes too.
 WITH chosen AS MATERIALIZED (
     SELECT v.org, v.space, v.key, v.ordinal, v.owner, v.shared, v.live, v.expires_at, v.created_at, v.embedding
     FROM vectors AS v
     WHERE (v.org, v.space, v.key, v.ordinal) > (%(org)s::text, %(space)s::smallint, %(key)s::bigint, %(ordinal)s::integer)
       AND v.space = %(space)s::smallint
+      AND NOT EXISTS (SELECT FROM codes AS c
+                      WHERE c.org = v.org AND c.space = v.space AND c.key = v.key AND c.ordinal = v.ordinal AND c.centre = %(centre)s::smallint)
     ORDER BY v.org, v.space, v.key, v.ordinal
     LIMIT %(limit)s::integer
-    FOR SHARE
+    FOR SHARE OF v
 ), written AS (
     INSERT INTO codes (org, space, centre, key, ordinal, owner, shared, live, expires_at, created_at, bits)
     SELECT c.org, c.space, g.centre, c.key, c.ordinal, c.owner, c.shared, c.live, c.expires_at, c.created_at,

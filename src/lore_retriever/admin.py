@@ -169,7 +169,7 @@ class StoreAdmin:
 
         Args:
             new_centre: Measure the centre of the active space anew and write all codes again, beside those in use.
-            progress: Called with (vectors looked at, all) while codes are written.
+            progress: Called with (done, total) codes while they are written.
         """
         with self.service() as cursor:
             purged = cursor.execute("DELETE FROM memories WHERE expires_at < now()").rowcount

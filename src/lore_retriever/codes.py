@@ -43,7 +43,7 @@ def recode(
         row: The space, a row of `spaces`.
         centre: What signs are taken against, where it is known; else the mean of a sample of the space's vectors.
         anew: Begin a new generation although there is one.
-        progress: Called with (vectors looked at, all).
+        progress: Called with (codes written, all that lack).
     """
     if row["dimensions"] < LEAST_CODE_DIMENSIONS:
         return 0
@@ -51,11 +51,13 @@ def recode(
     target = _target(service, number, row["centre"], centre, anew)
     if target is None:
         return 0
-    # Writers that began before it was there write no codes of it; all later ones do.
-    wait_for_writers(service)
+    if target != row["centre"]:
+        # Writers that began before it was there write no codes of it; all later ones do.
+        wait_for_writers(service)
     written = _fill(service, number, target, progress)
-    with service() as cursor:
-        cursor.execute(query("use_generation"), {"space": number, "centre": target})
+    if target != row["centre"]:
+        with service() as cursor:
+            cursor.execute(query("use_generation"), {"space": number, "centre": target})
     _clear_retired(service, number)
     return written
 
@@ -80,13 +82,13 @@ def _target(service: Service, number: int, current: int | None, centre: Vector |
 
 def _fill(service: Service, number: int, centre: int, progress: Callable[[int, int], None] | None) -> int:
     """Write the codes that a generation lacks."""
-    total = 0
-    if progress is not None:
-        with service() as cursor:
-            counted = cursor.execute(query("count_vectors"), {"space": number}).fetchone()
-            total = counted["vectors"] if counted else 0
+    with service() as cursor:
+        counted = cursor.execute(query("missing_codes"), {"space": number, "centre": centre}).fetchone()
+        missing = counted["missing"] if counted else 0
+    if not missing:
+        return 0
     place: dict[str, object] = {"org": "", "key": 0, "ordinal": 0}
-    written = seen = 0
+    written = 0
     while True:
         params = {"space": number, "centre": centre, "limit": VECTORS_AT_ONCE, **place}
         last, _ = again(service, "fill_codes", params)
@@ -94,9 +96,8 @@ def _fill(service: Service, number: int, centre: int, progress: Callable[[int, i
             return written
         place = {name: last[name] for name in ("org", "key", "ordinal")}
         written += last["written"]
-        seen += VECTORS_AT_ONCE
         if progress is not None:
-            progress(min(seen, total), total)
+            progress(min(written, missing), missing)
 
 
 def _clear_retired(service: Service, number: int) -> None:
