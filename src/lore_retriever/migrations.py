@@ -21,6 +21,7 @@ from lore_retriever.queries import sql_folder
 
 __all__ = [
     "EXTENSIONS",
+    "ROLES",
     "Migration",
     "SchemaStatus",
     "apply_migrations",
@@ -32,6 +33,9 @@ __all__ = [
 
 EXTENSIONS: tuple[str, ...] = ("vector", "pg_trgm", "btree_gin", "unaccent", "fuzzystrmatch")
 """Extensions that a store needs, wherever they live."""
+
+ROLES: tuple[str, ...] = ("lore_owner", "lore_search", "lore_service", "lore_user")
+"""Roles of the whole server that every store on it shares."""
 
 LEAST_PGVECTOR = (0, 8)
 MAX_SCHEMA_BYTES = 63
@@ -233,7 +237,7 @@ def apply_migrations(connection: psycopg.Connection[Any], schema: str = "lore", 
         roles: False where the four roles were created beforehand (`sql/migrations/0001_roles.sql`).
 
     Raises:
-        PermissionDenied: If the connection lacks a right; names it.
+        PermissionDenied: If the connection lacks a right, or the server a role that this call does not make; names it.
         SchemaMismatch: If the database is ahead or edited, or lacks pgvector 0.8.
     """
     checked_schema(schema)
@@ -244,12 +248,27 @@ def apply_migrations(connection: psycopg.Connection[Any], schema: str = "lore", 
         waiting = [m for m in known_migrations() if m.name in status.waiting]
         if not waiting:
             return []
+        if not roles or _ROLES_FILE not in status.waiting:
+            _require_roles(connection)
         with _locked(connection, "extensions"):
             path = search_path(schema, _create_extensions(connection))
         _prepare(connection, schema)
         for migration in waiting:
             _apply(connection, schema, path, migration, run=roles or migration.name != _ROLES_FILE)
     return [m.name for m in waiting]
+
+
+def _require_roles(connection: psycopg.Connection[Any]) -> None:
+    """Nothing, if the four roles are there: they belong to the server, and may have stayed behind when a database moved."""
+    missing = connection.execute(
+        "SELECT string_agg(wanted, ', ' ORDER BY wanted) FROM unnest(%s::text[]) AS wanted"
+        " WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted)",
+        [list(ROLES)],
+    ).fetchone()
+    if missing is not None and missing[0]:
+        raise PermissionDenied(
+            f"this server lacks the roles {missing[0]}. Have an administrator run sql/migrations/0001_roles.sql first."
+        )
 
 
 def _apply(connection: psycopg.Connection[Any], schema: str, path: str, migration: Migration, *, run: bool) -> None:
@@ -270,12 +289,6 @@ def _apply(connection: psycopg.Connection[Any], schema: str, path: str, migratio
         raise PermissionDenied(
             f"migration {migration.name} was refused: {error.diag.message_primary}. Use a connection that may create roles"
             " (CREATEROLE) and schemas, or have an administrator run `lore-retriever migrate --print-sql`."
-        ) from error
-    except psycopg.errors.UndefinedObject as error:
-        if run or "role" not in str(error):
-            raise
-        raise PermissionDenied(
-            f"{error.diag.message_primary}. Create the roles of sql/migrations/0001_roles.sql first."
         ) from error
 
 
