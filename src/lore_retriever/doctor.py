@@ -30,7 +30,7 @@ from lore_retriever.diagnosis import (
 )
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import LoreError, StoreUnavailable
-from lore_retriever.migrations import EXTENSIONS, SchemaStatus, checked_schema, schema_status, search_path
+from lore_retriever.migrations import EXTENSIONS, checked_schema, schema_status, search_path
 from lore_retriever.operations.embedding import MOST_ATTEMPTS
 from lore_retriever.queries import query
 from lore_retriever.steps import Row
@@ -64,36 +64,50 @@ def examine(
     checked_schema(schema)
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
-            findings, status, space = _examined(connection, schema, embedder)
+            findings, state, space = _examined(connection, schema, admin, embedder)
     except psycopg.OperationalError as error:
         raise StoreUnavailable(f"the database did not answer: {' '.join(str(error).split())}") from error
-    if status.state == "current":
+    if state in ("current", "unknown"):
         findings += _kept(admin, space)
-    broken = any(finding.state == "broken" for finding in findings)
-    return Report(findings=tuple(findings), exit_code=3 if status.state != "current" else int(broken))
+        return Report(findings=tuple(findings), exit_code=int(any(each.state == "broken" for each in findings)))
+    return Report(findings=tuple(findings), exit_code=3)
 
 
 def _examined(
-    connection: psycopg.Connection[Any], schema: str, embedder: Embedder | None
-) -> tuple[list[Finding], SchemaStatus, Row | None]:
-    """What any connection can see; the schema's status; the row of the active space."""
+    connection: psycopg.Connection[Any], schema: str, admin: StoreAdmin | None, embedder: Embedder | None
+) -> tuple[list[Finding], str, Row | None]:
+    """What any connection can see; the schema's state, or `unknown`; the row of the active space."""
 
     def rows(name: str) -> list[Row]:
         with connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(query(name), {"schema": schema, "names": list(EXTENSIONS)}).fetchall()
 
     server, extensions, roles = rows("server_facts")[0], rows("extension_facts"), rows("role_facts")
-    status = schema_status(connection, schema)
-    findings = [*judge_server(server), *judge_extensions(extensions), judge_schema(status)]
-    findings += judge_roles(server, roles)
-    if status.state != "current" or len(roles) < len(ROLES):
-        return findings, status, None
+    told, state = _judged_schema(connection, schema, admin)
+    findings = [*judge_server(server), *judge_extensions(extensions), told, *judge_roles(server, roles)]
+    if state not in ("current", "unknown") or len(roles) < len(ROLES):
+        return findings, state, None
     findings += judge_security(rows)
     findings += judge_rights(rows("user_rights"))
     findings += judge_tables(rows("table_health"))
     path = search_path(schema, sorted({row["schema"] for row in extensions}))
     told, space = _judged_space(connection, path, embedder)
-    return [*findings, told], status, space
+    return [*findings, told], state, space
+
+
+def _judged_schema(connection: psycopg.Connection[Any], schema: str, admin: StoreAdmin | None) -> tuple[Finding, str]:
+    """Whether the migrations fit, and the schema's state; as the keeper where the application may not look."""
+    try:
+        status = schema_status(connection, schema)
+    except psycopg.errors.InsufficientPrivilege as error:
+        told = f"not to be read: {error.diag.message_primary}."
+        if admin is None:
+            return Finding(check="schema", state="unknown", told=told, way_out=_ELSEWHERE), "unknown"
+        try:
+            status = admin.status()
+        except LoreError:
+            return Finding(check="schema", state="unknown", told=told, way_out=_ELSEWHERE), "unknown"
+    return judge_schema(status), status.state
 
 
 def _judged_space(
@@ -104,7 +118,7 @@ def _judged_space(
         with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(query("enter_scope"), params)
             found = cursor.execute(query("spaces")).fetchall()
-    except psycopg.errors.InsufficientPrivilege as error:
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable) as error:
         told = f"not to be read: {error.diag.message_primary}."
         return Finding(check="embedding model", state="unknown", told=told, way_out=_ELSEWHERE), None
     active = next((row for row in found if row["state"] == "active"), None)
