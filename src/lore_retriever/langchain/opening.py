@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,14 @@ from lore_retriever.embeddings.base import Embedder
 from lore_retriever.errors import LoreError, PermissionDenied
 from lore_retriever.store import AsyncMemoryStore, MemoryStore
 
-__all__ = ["aopened", "embedder_for", "opened"]
+__all__ = ["aopened", "embedder_for", "opened", "plain_conninfo"]
+
+_SQLALCHEMY = re.compile(r"^postgres(?:ql)?\+\w+://")
+
+
+def plain_conninfo(connection: str) -> str:
+    """A connection string as libpq reads it; SQLAlchemy's, which LangChain's own stores take, names a driver too."""
+    return _SQLALCHEMY.sub("postgresql://", connection)
 
 
 def embedder_for(embedding: Embeddings) -> Embedder:
@@ -25,7 +33,7 @@ def opened(connection: str | None, embedder: Embedder, schema: str, options: Map
     """A store whose schema is current; migrated if it was not."""
     if connection is None:
         return MemoryStore.embedded(embedder=embedder, schema=schema, **options)
-    store = MemoryStore.connect(connection, embedder=embedder, schema=schema, **options)
+    store = MemoryStore.connect(plain_conninfo(connection), embedder=embedder, schema=schema, **options)
     try:
         _make_current(store)
     except BaseException:
@@ -52,7 +60,7 @@ async def aopened(
     """As `opened`."""
     if connection is None:
         return await AsyncMemoryStore.embedded(embedder=embedder, schema=schema, **options)
-    store = await AsyncMemoryStore.connect(connection, embedder=embedder, schema=schema, **options)
+    store = await AsyncMemoryStore.connect(plain_conninfo(connection), embedder=embedder, schema=schema, **options)
     try:
         await _amake_current(store)
     except BaseException:
