@@ -457,8 +457,9 @@ BEGIN
     SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score, s.coverage, s.stems, s.weights
     FROM (SELECT c.*, max(c.coverage) OVER () AS best_coverage FROM scored AS c) AS s
     -- Words that happen to be spelt alike do harm across languages, hence the floor; a question in words that are at
-    -- home here is never left without its best match.
-    WHERE s.coverage >= config.relaxed_coverage OR (s.coverage = s.best_coverage AND at_home)
+    -- home here is never left without its best match. Under a filter nobody knows whether they are at home in what it
+    -- lets through (XQuAD, German asked of English paragraphs: nDCG@10 0.824 with this escape, 0.879 without).
+    WHERE s.coverage >= config.relaxed_coverage OR (s.coverage = s.best_coverage AND at_home AND allowed IS NULL)
     ORDER BY 2
     LIMIT pool;
 END
