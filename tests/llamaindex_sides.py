@@ -6,7 +6,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from llama_index.core.memory import Memory
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
 
 from lore_retriever import AsyncMemories, AsyncMemoryStore, Memories, MemoryStore
 from lore_retriever.llamaindex import LoreVectorStore
@@ -75,3 +80,9 @@ def open_side(name: str, conninfo: str) -> Iterator[Side]:
             yield Side(async_store.as_user("acme", "ana"), awaited, runner.run)
         finally:
             runner.run(async_store.close())
+
+
+def conversation(folder: Path, **settings: Any) -> Memory:
+    """LlamaIndex's chat memory, on a database whose connections are closed after each use (its default leaks them)."""
+    engine = create_async_engine(f"sqlite+aiosqlite:///{folder / 'chat.db'}", poolclass=NullPool)
+    return Memory.from_defaults(async_engine=engine, **settings)

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import PrivateAttr
 
-from llamaindex_sides import CROSSED, NATURAL, Side, open_side
+from llamaindex_sides import CROSSED, NATURAL, Side, conversation, open_side
 from lore_retriever import AsyncMemoryStore, InvalidInput, Memories, MemoryStore, NewMemory, Recall
 from lore_retriever.llamaindex import LoreNode, LoreRetriever, LoreVectorStore
 from lore_retriever.testing import HashEmbedder
@@ -362,9 +363,11 @@ def test_a_query_engine_answers_from_memory(side: Side) -> None:
     assert response.source_nodes[0].metadata["lore_rank"] == 1
 
 
-def test_a_chat_engine_answers_from_memory(ana: Memories) -> None:
+def test_a_chat_engine_answers_from_memory(ana: Memories, tmp_path: Path) -> None:
     ana.remember("The gateway restarts at two.")
-    engine = CondensePlusContextChatEngine.from_defaults(LoreRetriever(memories=ana), llm=MockLLM())
+    engine = CondensePlusContextChatEngine.from_defaults(
+        LoreRetriever(memories=ana), llm=MockLLM(), memory=conversation(tmp_path)
+    )
     response = engine.chat("When does the gateway restart?")
     assert [node.text for node in response.source_nodes] == ["The gateway restarts at two."]
 
