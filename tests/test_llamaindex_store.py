@@ -811,6 +811,43 @@ def _view() -> Memories:
     return Memories(None, lambda: None)  # type: ignore[arg-type,return-value]
 
 
+def test_hybrid_fuses_its_legs_and_keeps_to_the_number_asked_for(ana: Memories) -> None:
+    store = LoreVectorStore(memories=ana)
+    store.add([TextNode(id_=f"dense {n}", text=f"gateway gateway {n}") for n in range(4)])
+    store.add([TextNode(id_=f"text {n}", text=f"{n} restarts of something else entirely") for n in range(4)])
+    result = store.query(
+        asked("gateway restarts", similarity_top_k=2, sparse_top_k=2, mode=VectorStoreQueryMode.HYBRID, alpha=0.5)
+    )
+    assert len(result.ids) == 2
+    assert result.similarities == sorted(result.similarities, reverse=True)
+    # Two unlike scales side by side would differ by orders of magnitude; fused ranks lie close together.
+    assert 0.5 / (60 + 8) < result.similarities[-1] <= result.similarities[0] <= 1 / 61
+
+
+def test_no_setting_outlives_a_search(app_database: str) -> None:
+    with psycopg.connect(app_database, autocommit=True) as watcher:
+        untouched = watcher.execute(SESSION_SETTINGS).fetchall()
+    with MemoryStore.connect(app_database, embedder=HashEmbedder(32), min_size=1, max_size=1) as opened:
+        store = LoreVectorStore(memories=opened.as_user("acme", "ana"))
+        store.add(nodes())
+        for mode in MODES:
+            store.query(asked("gateway", mode=VectorStoreQueryMode(mode)))
+        with pytest.raises(InvalidInput):
+            store.add([TextNode(text="a\x00b")])
+        with opened._driver.pool.connection() as connection:
+            assert connection.execute(SESSION_SETTINGS).fetchall() == untouched
+            assert connection.execute("SELECT current_user, current_setting('lore.org_id', true)").fetchone() == (
+                "lore_test_app",
+                "",
+            )
+
+
+SESSION_SETTINGS = """
+    SELECT name, setting FROM pg_settings
+    WHERE source = 'session' AND name NOT LIKE 'lore.%' AND name <> 'application_name' ORDER BY name
+"""
+
+
 def test_one_query_is_one_search_statement(ana: Memories, record_statements: Callable[[], list[str]]) -> None:
     store = LoreVectorStore(memories=ana)
     store.add(nodes())
