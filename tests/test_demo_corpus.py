@@ -182,9 +182,7 @@ def test_globex_repeats_acme_s_ids_and_codes_with_other_facts() -> None:
 
 
 def test_ben_keeps_private_memories_that_answer_ana_s_questions_otherwise() -> None:
-    private = {
-        m.memory.id: m.memory for m in MEMORIES if m.scope.user == "ben" and m.memory.visibility == "private"
-    }
+    private = {m.memory.id: m.memory for m in MEMORIES if m.scope.user == "ben" and m.memory.visibility == "private"}
     assert "ERR-4471" in private["note-err-4471"].content
     assert visible_to(ANA)["pref-editor"].memory.content != private["pref-editor"].content
 

@@ -219,18 +219,14 @@ junk = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=2),
     max_leaves=4,
 )
-names = st.sampled_from(
-    ["k", *SYSTEM_FIELDS, *OPERATORS, "$and", "$or", "$not", "$where", "lore_score", "$AND", ""]
-)
+names = st.sampled_from(["k", *SYSTEM_FIELDS, *OPERATORS, "$and", "$or", "$not", "$where", "lore_score", "$AND", ""])
 anything = st.recursive(
     junk,
     lambda inner: st.dictionaries(names, inner, max_size=3) | st.lists(inner, max_size=2),
     max_leaves=6,
 )
 
-whole_table = settings(
-    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+whole_table = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @whole_table
@@ -294,9 +290,7 @@ def test_limits_are_the_same_on_both_sides(search: Search, fits: Json, outgrown:
         search(outgrown)
 
 
-def test_a_very_deep_filter_is_one_clear_error(
-    search: Search, admin_connection: psycopg.Connection[Any]
-) -> None:
+def test_a_very_deep_filter_is_one_clear_error(search: Search, admin_connection: psycopg.Connection[Any]) -> None:
     text = '{"$not":' * 3000 + '{"k": 1}' + "}" * 3000
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="more than 16 levels"):
         admin_connection.execute("SELECT allowed_keys(%s::jsonb)", (text,))
@@ -328,9 +322,7 @@ HOSTILE = [
 ]
 
 
-def test_hostile_keys_and_values_stay_values(
-    search: Search, admin_connection: psycopg.Connection[Any]
-) -> None:
+def test_hostile_keys_and_values_stay_values(search: Search, admin_connection: psycopg.Connection[Any]) -> None:
     for i, text in enumerate(HOSTILE):
         for operator, operand in (
             ("$eq", "x"),
@@ -361,10 +353,7 @@ def test_the_compiled_condition_holds_no_word_of_the_caller(search_text: Callabl
     asked = {
         "$or": [
             *({mark(): {operator: mark()}} for operator in ("$eq", "$gt", "$like", "$ilike", "$contains")),
-            *(
-                {mark(): {operator: [mark(), mark()]}}
-                for operator in ("$in", "$nin", "$any", "$all", "$between")
-            ),
+            *({mark(): {operator: [mark(), mark()]}} for operator in ("$in", "$nin", "$any", "$all", "$between")),
             {mark(): {"$exists": False}},
             {"lore_kind": mark()},
             {"lore_agent": {"$in": [mark(), None]}},
@@ -417,9 +406,7 @@ def test_a_filter_never_shows_another_users_or_organisations_memories(
         assert row == ([],)
 
 
-def test_as_of_brings_back_what_was_live_then(
-    search: Search, admin_connection: psycopg.Connection[Any]
-) -> None:
+def test_as_of_brings_back_what_was_live_then(search: Search, admin_connection: psycopg.Connection[Any]) -> None:
     admin_connection.execute(
         """
         INSERT INTO memories
