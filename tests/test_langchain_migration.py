@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from cli_tools import CommandLine, ana_of
 from lore_retriever import InvalidInput, Memories, StoreUnavailable
 from lore_retriever.langchain import LoreVectorStore, import_pgvector, import_pgvectorstore
 from lore_retriever.rows import Columns, Imported, import_rows
@@ -221,3 +222,66 @@ def test_writes_to_the_source_are_impossible(
     with pytest.raises(psycopg.Error):
         import_rows(source.info.dsn, ana, query="DELETE FROM notes RETURNING id, content")
     assert source.execute("SELECT count(*) FROM notes").fetchone() == (1,)
+
+
+# The command line
+
+
+@pytest.fixture
+def lore(app_database: str) -> CommandLine:
+    return ana_of(app_database)
+
+
+def test_import_does_what_is_missing_and_says_so(
+    source: psycopg.Connection[Any], lore: CommandLine, ana: Memories
+) -> None:
+    fill(source, 30)
+    asked = ["import", source.info.dsn, "--table", "notes", "--metadata", "metadata", "--key", "team"]
+    first = lore(*asked, "--field", "created_at=written", "--kind", "fact")
+    assert (first.exit_code, first.stdout) == (0, "30 stored\n"), first.stderr
+    memory = ana.get("n007")
+    assert (memory.metadata, memory.kind) == ({"n": 7, "team": "infra"}, "fact")
+    assert memory.created_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert "vector" in ana.recall("note 7").hits[0].legs
+    source.execute("INSERT INTO notes (id, content) VALUES ('new', 'one more'), ('bad', NULL)")
+    again = lore(*asked, "--field", "created_at=written", "--kind", "fact", "--json")
+    assert again.exit_code == 1
+    said = json.loads(again.stdout)
+    assert (said["stored"], said["unchanged"], said["waiting"]) == (1, 30, 0)
+    assert "bad" in said["refused"][0]
+    assert "refused: row" in again.stderr
+
+
+def test_import_knows_langchain_s_own_tables(source: psycopg.Connection[Any], lore: CommandLine, ana: Memories) -> None:
+    source.execute(PGVECTOR)
+    source.execute(PGVECTORSTORE.partition(";")[2])
+    mine = uuid.uuid4()
+    source.execute("INSERT INTO langchain_pg_collection VALUES (%s, 'mine')", [mine])
+    source.execute("INSERT INTO langchain_pg_embedding VALUES ('a', %s, '[1]', 'alpha', '{\"n\": 1}')", [mine])
+    source.execute('INSERT INTO "Hotel notes" VALUES (%s, %s, %s, 4, NULL)', [uuid.uuid4(), "sea view", "[1,2,3]"])
+    assert lore("import", source.info.dsn, "--pgvector", "mine").stdout == "1 stored\n"
+    made = lore("import", source.info.dsn, "--pgvectorstore", "Hotel notes", "--key", "stars", "--no-embed")
+    assert made.stdout == "1 stored\n"
+    assert "1 memories wait" in made.stderr
+    assert sorted(held(ana).values(), key=str) == [("alpha", {"n": 1}), ("sea view", {"stars": 4})]
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ([], "give one of --pgvector"),
+        (["--table", "notes", "--query", "SELECT 1"], "give one of --pgvector"),
+        (["--table", "notes", "--field", "created_at"], "FIELD=COLUMN"),
+        (["--table", "notes", "--field", "colour=team"], "colour"),
+        (["--table", "notes", "--visibility", "public"], "visibility"),
+        (["--pgvector", "mine", "--content", "x"], "knows its columns"),
+        (["--pgvectorstore", "notes", "--field", "kind=team"], "--field"),
+    ],
+)
+def test_import_refuses_what_it_cannot_mean(
+    source: psycopg.Connection[Any], lore: CommandLine, options: list[str], match: str
+) -> None:
+    fill(source, 1)
+    refused = lore("import", source.info.dsn, *options)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert match in refused.stderr

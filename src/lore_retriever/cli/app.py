@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from lore_retriever import __version__, errors
-from lore_retriever.cli import adding, aliases, demonstrating, keeping, memories
+from lore_retriever.cli import adding, aliases, demonstrating, importing, keeping, memories
 from lore_retriever.cli.output import complain
 from lore_retriever.cli.settings import shared_parameters
 
@@ -102,6 +102,7 @@ app.callback()(_with_shared_options())
 demonstrating.register(app)
 memories.register(app)
 adding.register(app)
+importing.register(app)
 aliases.register(app)
 keeping.register(app)
 if _has_eval():

@@ -11,10 +11,10 @@ except ImportError as error:
     raise ImportError('this needs langchain-core: pip install "lore-retriever[langchain]".') from error
 
 from lore_retriever.langchain.embeddings import as_langchain_embeddings
-from lore_retriever.langchain.migration import import_pgvector, import_pgvectorstore
 from lore_retriever.langchain.retrievers import LoreRetriever, LoreVectorStoreRetriever
 from lore_retriever.langchain.tools import create_memory_tools, create_recall_tool
 from lore_retriever.langchain.vectorstore import LoreVectorStore
+from lore_retriever.moving import import_pgvector, import_pgvectorstore
 
 if TYPE_CHECKING:
     from lore_retriever.langchain.middleware import LoreMemoryMiddleware

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,16 +10,10 @@ from langchain_core.embeddings import Embeddings
 from lore_retriever.embeddings import LangChainEmbedder
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.errors import LoreError, PermissionDenied
+from lore_retriever.moving import plain_conninfo
 from lore_retriever.store import AsyncMemoryStore, MemoryStore
 
-__all__ = ["aopened", "embedder_for", "opened", "plain_conninfo"]
-
-_SQLALCHEMY = re.compile(r"^postgres(?:ql)?\+\w+://")
-
-
-def plain_conninfo(connection: str) -> str:
-    """A connection string as libpq reads it; SQLAlchemy's, which LangChain's own stores take, names a driver too."""
-    return _SQLALCHEMY.sub("postgresql://", connection)
+__all__ = ["aopened", "embedder_for", "opened"]
 
 
 def embedder_for(embedding: Embeddings) -> Embedder:

@@ -1,7 +1,8 @@
-"""Moving in from LangChain's own Postgres stores: `PGVector` and `PGVectorStore`."""
+"""Moving in from LangChain's own Postgres stores, `PGVector` and `PGVectorStore`. Needs only their tables, not LangChain."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,17 @@ import psycopg
 
 from lore_retriever.bridge import View
 from lore_retriever.errors import InvalidInput
-from lore_retriever.langchain.opening import plain_conninfo
 from lore_retriever.rows import Columns, Imported, import_rows
 
-__all__ = ["import_pgvector", "import_pgvectorstore"]
+__all__ = ["import_pgvector", "import_pgvectorstore", "plain_conninfo"]
+
+_SQLALCHEMY = re.compile(r"^postgres(?:ql)?\+\w+://")
+
+
+def plain_conninfo(connection: str) -> str:
+    """A connection string as libpq reads it; SQLAlchemy's, which LangChain's own stores take, names a driver too."""
+    return _SQLALCHEMY.sub("postgresql://", connection)
+
 
 # langchain-postgres names a row by `id`; the older class of langchain-community by `custom_id`, or else `uuid`.
 _PGVECTOR = """
