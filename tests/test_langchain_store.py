@@ -190,7 +190,40 @@ async def test_delete_forgets_what_is_one_s_own(documents: LoreVectorStore) -> N
     assert documents.get_by_ids(["b", "c"]) == []
 
 
+@pytest.mark.parametrize(
+    "name", ["O'Brien", 'a"; DROP TABLE memories; --', "x') OR 1=1 --", "%s %(ids)s", "ü 本 🦭", "1"]
+)
+async def test_ids_are_free_text(documents: LoreVectorStore, name: str) -> None:
+    assert documents.add_texts(["named", "other"], ids=[name, "other"]) == [name, "other"]
+    assert ids(await documents.aget_by_ids([name])) == [name]
+    documents.delete([name])
+    assert ids(documents.get_by_ids([name, "other"])) == ["other"]
+
+
+async def test_an_update_leaves_nothing_of_the_old_wording(documents: LoreVectorStore) -> None:
+    documents.add_texts(["walrus painting " * 400], [{"old": 1}], ids=["m"])
+    await documents.aadd_texts(["harmless"], [{"new": 2}], ids=["m"])
+    assert documents.get_by_ids(["m"]) == [Document(page_content="harmless", id="m", metadata={"new": 2})]
+    [hit] = documents.recall("walrus painting").hits
+    assert set(hit.legs) == {"vector"}
+    assert (hit.text, hit.full_length) == ("harmless", 8)
+
+
 # Searching
+
+
+async def test_a_search_is_one_statement(documents: LoreVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lore_retriever import steps
+
+    await documents.aadd_texts(["gateway"])
+    documents.similarity_search("gateway")  # opens what is not open yet
+    sent: list[str] = []
+    query = steps.query
+    monkeypatch.setattr(steps, "query", lambda name: sent.append(name) or query(name))
+    documents.similarity_search("gateway")
+    await documents.as_retriever().ainvoke("gateway")
+    documents.similarity_search_by_vector([1.0] + [0.0] * 31)
+    assert sent == ["enter_scope", "recall"] * 3
 
 
 async def test_a_short_document_comes_back_as_it_was_stored(documents: LoreVectorStore) -> None:
