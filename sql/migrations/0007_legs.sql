@@ -444,15 +444,21 @@ BEGIN
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM memories AS m
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
+    ), ranked AS (
+        -- one row per document and stem; OFFSET 0 keeps ts_rank from being computed for every use of it
+        SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank
+        FROM documents AS d CROSS JOIN unnest(stems) AS s
+        OFFSET 0
+    ), matched AS (
+        SELECT r.key, r.created_at, r.saturation, r.stem, r.idf,
+               greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5)) AS tf
+        FROM ranked AS r WHERE r.rank > 0.1
+        OFFSET 0
     ), scored AS (
-        SELECT d.key, d.created_at, sum(s.idf * r.tf * (config.bm25_k1 + 1) / (r.tf + d.saturation)) AS score,
-               least(1, sum(s.idf) / query_idf) AS coverage, array_agg(s.stem) AS stems, array_agg(s.idf) AS weights
-        FROM documents AS d
-        CROSS JOIN unnest(stems) AS s
-        CROSS JOIN LATERAL (SELECT ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank OFFSET 0) AS t
-        CROSS JOIN LATERAL (SELECT greatest(1, round(1 / (1.6449340668482264 * (1 - t.rank)) - 0.5)) AS tf) AS r
-        WHERE t.rank > 0.1
-        GROUP BY d.key, d.created_at
+        SELECT m.key, m.created_at, sum(m.idf * m.tf * (config.bm25_k1 + 1) / (m.tf + m.saturation)) AS score,
+               least(1, sum(m.idf) / query_idf) AS coverage, array_agg(m.stem) AS stems, array_agg(m.idf) AS weights
+        FROM matched AS m
+        GROUP BY m.key, m.created_at
     )
     SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score, s.coverage, s.stems, s.weights
     FROM (SELECT c.*, max(c.coverage) OVER () AS best_coverage FROM scored AS c) AS s

@@ -83,21 +83,38 @@ END
 $$;
 
 -- name: marked_window
--- Which window of a content holds the heaviest marks, from 1; NULL where none holds any. The content is cut into pieces
--- first: finding a place in a text counts its characters from the start, which for every window would be quadratic.
-CREATE FUNCTION marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) RETURNS integer
+-- Which window of a content holds the heaviest marks, from 1; NULL where none holds any. Finding a place in a text counts
+-- its characters from the start, so the content is cut into pieces first; where every character is one byte, it is cut as
+-- bytes, which counts nothing (a third of a search's time went into this counting).
+CREATE FUNCTION marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[])
+    RETURNS integer
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     SET search_path FROM CURRENT
     AS $$
 DECLARE
     size CONSTANT integer := 20000;
+    bytes bytea;
     pieces text[];
 BEGIN
     IF cardinality(starts) IS NULL OR cardinality(marks) IS NULL THEN
         RETURN NULL;
     END IF;
+    IF octet_length(content) = content_length THEN
+        bytes := convert_to(lower(content), 'UTF8');
+        RETURN (
+            SELECT w.n
+            FROM unnest(starts, ends) WITH ORDINALITY AS w(window_start, window_end, n)
+            CROSS JOIN LATERAL (SELECT substr(bytes, w.window_start + 1, w.window_end - w.window_start) AS passage OFFSET 0) AS t
+            CROSS JOIN LATERAL (
+                SELECT sum(m.weight) AS weight FROM unnest(marks, weights) AS m(mark, weight)
+                WHERE position(convert_to(m.mark, 'UTF8') IN t.passage) > 0
+            ) AS found
+            WHERE found.weight > 0
+            ORDER BY found.weight DESC, w.n
+            LIMIT 1);
+    END IF;
     pieces := ARRAY(SELECT lower(substr(content, p.n * size + 1, size + 1200))
-                    FROM generate_series(0, (length(content) - 1) / size) AS p(n) ORDER BY p.n);
+                    FROM generate_series(0, (content_length - 1) / size) AS p(n) ORDER BY p.n);
     RETURN (
         SELECT w.n
         FROM unnest(starts, ends) WITH ORDINALITY AS w(window_start, window_end, n)
@@ -190,7 +207,8 @@ BEGIN
     ), excerpted AS (
         -- 1,200 characters come whole; longer memories as the window of the leg that ranked them best
         SELECT r.*, w.owner, w.visibility, w.kind, w.full_length, w.created_at, w.updated_at, w.metadata, w.pinned, e.excerpt_start, e.excerpt_end,
-               substr(w.content, e.excerpt_start + 1, e.excerpt_end - e.excerpt_start) AS excerpt
+               CASE WHEN w.full_length <= 1200 THEN w.content
+                    ELSE substr(w.content, e.excerpt_start + 1, e.excerpt_end - e.excerpt_start) END AS excerpt
         FROM ranked AS r
         JOIN whole AS w ON w.key = r.key
         CROSS JOIN LATERAL (
@@ -201,7 +219,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT CASE WHEN r.vector_rank < least(coalesce(r.exact_rank, 100000), coalesce(r.relaxed_rank, 100000), coalesce(r.alias_rank, 100000))
                         THEN r.ordinal + 1
-                        ELSE coalesce(marked_window(w.content, s.starts, s.ends, r.marks, r.mark_weights), r.ordinal + 1, 1)
+                        ELSE coalesce(marked_window(w.content, w.full_length, s.starts, s.ends, r.marks, r.mark_weights), r.ordinal + 1, 1)
                    END AS chosen
         ) AS c
         CROSS JOIN LATERAL (
@@ -209,7 +227,7 @@ BEGIN
             SELECT coalesce(s.starts[c.chosen], 0) AS excerpt_start, coalesce(s.ends[c.chosen], least(w.full_length, 1200)) AS excerpt_end
         ) AS e
     ), measured AS (
-        SELECT x.*, sum(length(x.excerpt) + length(x.metadata::text) + 300) OVER (ORDER BY x.place) AS characters
+        SELECT x.*, sum(x.excerpt_end - x.excerpt_start + length(x.metadata::text) + 300) OVER (ORDER BY x.place) AS characters
         FROM excerpted AS x
     ), kept AS (
         SELECT x.* FROM measured AS x

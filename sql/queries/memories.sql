@@ -60,12 +60,13 @@ ON CONFLICT (org, space, key, ordinal) DO NOTHING
 
 -- name: insert_pending
 -- No rows: these memories wait for their vectors in every space but those where they are done: in the active one, in
--- one that is being built, in one that is kept as the way back.
+-- one that is being built, in one that is kept as the way back. At once, or where their text failed by itself, after a second.
 INSERT INTO pending (org, space, key, owner, attempts, next_at, error)
-SELECT scope_org(), s.space, g.key, scope_user(), 0, now(), %(error)s::text
+SELECT scope_org(), s.space, g.key, scope_user(), f.failures, now() + f.failures * interval '1 second', %(error)s::text
 FROM unnest(%(keys)s::bigint[]) AS g(key) CROSS JOIN embedding_space AS s
+CROSS JOIN LATERAL (SELECT CASE WHEN s.space = %(failed_space)s::smallint THEN 1 ELSE 0 END AS failures) AS f
 WHERE s.state <> 'dropped' AND s.space <> ALL (%(done_spaces)s::smallint[])
-ON CONFLICT (org, space, key) DO UPDATE SET attempts = 0, next_at = now(), error = excluded.error
+ON CONFLICT (org, space, key) DO UPDATE SET attempts = excluded.attempts, next_at = excluded.next_at, error = excluded.error
 
 -- name: replace_memory_aliases
 -- No rows: the other names of these memories, replacing those they had.
