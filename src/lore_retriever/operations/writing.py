@@ -56,7 +56,10 @@ class StoredIds(list[str]):
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A checked memory, its windows, their vectors where they were made, and why some were not."""
+    """A checked memory, its windows, their vectors where they were made, and why some were not.
+
+    `is_bad`: its own text is at fault, not an embedder that is down.
+    """
 
     memory: NewMemory
     id: str
@@ -64,6 +67,7 @@ class _Item:
     partly_embedded: bool = False
     vectors: tuple[Vector | None, ...] = ()
     error: str | None = None
+    is_bad: bool = False
 
     @property
     def hash(self) -> bytes:
@@ -141,8 +145,9 @@ def _with_vectors(
     for item in items:
         end = start + len(item.windows)
         vectors = tuple(made[start:end])
-        error = next((errors[place] for place in range(start, end) if place in errors), None)
-        done.append(replace(item, vectors=vectors, error=error or (down if len(vectors) < len(item.windows) else None)))
+        bad = next((errors[place] for place in range(start, end) if place in errors), None)
+        error = bad or (down if len(vectors) < len(item.windows) else None)
+        done.append(replace(item, vectors=vectors, error=error, is_bad=bad is not None))
         start = end
     return done
 
@@ -186,13 +191,19 @@ def _store_windows(stored: Mapping[str, Row], items: Sequence[_Item], space: int
 
 def _queue(fresh: Sequence[tuple[Row, _Item]], space: int) -> Body:
     """Let memories wait where they lack vectors: in this space, as far as they do, and in every other one."""
-    waiting: dict[tuple[bool, str | None], list[int]] = {}
+    waiting: dict[tuple[bool, bool, str | None], list[int]] = {}
+    replaced: list[Row] = []
     for row, item in fresh:
         is_done = len(item.vectors) == len(item.windows) and None not in item.vectors
-        waiting.setdefault((is_done, item.error), []).append(row["key"])
-    for (is_done, error), keys in waiting.items():
-        done_spaces = [space] if is_done else []
-        yield Statement("insert_pending", {"keys": keys, "error": error, "done_spaces": done_spaces})
+        if is_done and not row.get("created"):
+            replaced.append(row)  # its old text may be waiting
+        waiting.setdefault((is_done, item.is_bad, item.error), []).append(row["key"])
+    for (is_done, is_bad, error), keys in waiting.items():
+        params = {"keys": keys, "error": error, "done_spaces": [space] if is_done else []}
+        yield Statement("insert_pending", params | {"failed_space": space if is_bad else None})
+    if replaced:
+        places = {"orgs": [row["org"] for row in replaced], "keys": [row["key"] for row in replaced]}
+        yield Statement("delete_pending", {"space": space, **places})
 
 
 def _store(items: Sequence[_Item], space: int) -> Body:
