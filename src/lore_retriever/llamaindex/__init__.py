@@ -2,6 +2,7 @@
 
 from lore_retriever.llamaindex.embeddings import as_llamaindex_embedding
 from lore_retriever.llamaindex.memory import LoreMemoryBlock, conversation_as_episode
+from lore_retriever.llamaindex.moving import import_pgvectorstore
 from lore_retriever.llamaindex.nodes import LoreNode
 from lore_retriever.llamaindex.retriever import LoreRetriever
 from lore_retriever.llamaindex.tools import create_memory_tools, create_recall_tool
@@ -16,4 +17,5 @@ __all__ = [
     "conversation_as_episode",
     "create_memory_tools",
     "create_recall_tool",
+    "import_pgvectorstore",
 ]

@@ -89,6 +89,11 @@ class LoreVectorStore(BasePydanticVectorStore):
         return self._view
 
     @property
+    def uses_embeddings(self) -> bool:
+        """Whether vectors of the host are used, because `embed_model` was given."""
+        return self._embed_model is not None
+
+    @property
     def _view(self) -> View:
         # Unpickling leaves private attributes out altogether.
         view: View | None = (self.__pydantic_private__ or {}).get("_memories")
@@ -209,7 +214,7 @@ class LoreVectorStore(BasePydanticVectorStore):
         return result
 
     def _planned(self, query: VectorStoreQuery, options: Mapping[str, Any]) -> Plan:
-        return planned(query, options, default_mode=self.default_mode, uses_embeddings=self._embed_model is not None)
+        return planned(query, options, default_mode=self.default_mode, uses_embeddings=self.uses_embeddings)
 
     def _searched(self, space: OpenSpace, plan: Plan) -> Operation:
         self._require_own_model(space)
