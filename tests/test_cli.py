@@ -450,3 +450,35 @@ def test_a_role_without_membership_is_told_what_to_grant(database: str) -> None:
     assert "member of lore_user" in result.stderr
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("DROP ROLE lore_test_stranger")
+
+
+def test_another_model_is_built_beside_switched_to_and_back_and_dropped(lore: CommandLine) -> None:
+    lore("remember", "alpha bravo", "--id", "m")
+    nothing_built = lore("space", "switch")
+    assert nothing_built.exit_code == 1
+    built = printed(lore("embed", "--model", "offline", "--json"))
+    assert (built["state"], built["vectors"], built["waiting"]) == ("building", 1, 0)
+
+    def states() -> list[tuple[str, int]]:
+        return [(space["state"], space["dimensions"]) for space in printed(lore("space", "list", "--json"))["spaces"]]
+
+    assert states() == [("active", 32), ("building", 384)]
+    assert lore("space", "switch").stdout.startswith("active: intfloat/multilingual-e5-small@")
+    assert states() == [("active", 384), ("kept", 32)]
+    assert "vector" in printed(lore("recall", "alpha", "--json"))["hits"][0]["legs"]
+    assert lore("space", "undo").exit_code == 0
+    assert states()[0] == ("active", 32)
+    assert lore("space", "drop", "lore-retriever/hash").exit_code == 1
+    assert lore("space", "drop", "intfloat/multilingual-e5-small").exit_code == 0
+    assert states() == [("active", 32)]
+
+
+def test_the_text_index_is_rebuilt_under_another_configuration(lore: CommandLine) -> None:
+    lore("remember", "Die Häuser am Hafen", "--id", "m")
+    done = printed(lore("maintain", "--rebuild-text", "german", "--json"))
+    assert done["indexed"] == 1
+    assert printed(lore("config", "show", "--json"))["store"]["text_config"] == "german"
+    assert "relaxed" in printed(lore("recall", "Haus", "--json"))["hits"][0]["legs"]
+    refused = lore("maintain", "--rebuild-text", "klingon")
+    assert refused.exit_code == 1
+    assert "klingon" in refused.stderr

@@ -1,11 +1,11 @@
-"""Commands on a store as a whole: migrate, status, doctor, embed, maintain, config show."""
+"""Commands on a store as a whole: migrate, status, doctor, maintain, config show."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -16,18 +16,14 @@ from lore_retriever.cli.bars import bar
 from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opened_memories, opened_store
 from lore_retriever.cli.output import console, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
-from lore_retriever.cli.storing import embed_own, waiting
+from lore_retriever.cli.storing import waiting
 from lore_retriever.errors import EmbeddingSpaceMismatch
-
-if TYPE_CHECKING:
-    from lore_retriever.embeddings import Embedder
 
 __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    command(app, "embed")(embed)
     command(app, "migrate", caller=False)(migrate)
     command(app, "status")(status)
     command(app, "doctor", caller=False)(doctor)
@@ -109,54 +105,6 @@ def _contents(settings: Settings) -> dict[str, Any]:
         }
 
 
-def embed(
-    settings: Settings,
-    retry: Annotated[
-        bool,
-        typer.Option("--retry", help="Also what was postponed after a failure, or given up; needs an administrator."),
-    ] = False,
-) -> None:
-    """Make the vectors that wait: of everybody with an administrator's connection, else your own."""
-    if settings.database is not None and settings.admin_database is None and not retry:
-        _embed_own(settings)
-        return
-    with opened_keeper(settings) as keeper:
-        if retry:
-            keeper.admin.retry()
-        before = keeper.admin.waiting()
-        done = _embed_all(keeper, named_model(settings), before["windows"]) if before["windows"] else 0
-        after = keeper.admin.waiting()
-    _report_embedding(settings, done, after["memories"], given_up=after["given_up"], why=after["error"])
-
-
-def _embed_own(settings: Settings) -> None:
-    with opened_memories(settings) as memories:
-        _, windows = waiting(memories)
-        done = 0
-        if windows:
-            with bar("embedding", windows) as advance:
-                done = embed_own(memories, advance)
-        left, _ = waiting(memories)
-    _report_embedding(settings, done, left)
-
-
-def _embed_all(keeper: Keeper, embedder: Embedder | None, windows: int) -> int:
-    with bar("embedding", windows) as advance:
-        return keeper.admin.embed(embedder, progress=advance)
-
-
-def _report_embedding(settings: Settings, done: int, left: int, *, given_up: int = 0, why: str | None = None) -> None:
-    if settings.as_json:
-        print_json({"embedded": done, "waiting": left, "given_up": given_up, "error": why})
-    else:
-        print(f"{done:,} windows embedded.")
-    if left:
-        status_line(
-            f"{left:,} memories still wait, {given_up:,} of them given up{f' ({why})' if why else ''};"
-            " `embed --retry` tries all of them again."
-        )
-
-
 def maintain(
     settings: Settings,
     rebuild_text: Annotated[
@@ -168,11 +116,14 @@ def maintain(
             " searches go on meanwhile.",
         ),
     ] = None,
+    new_centre: Annotated[
+        bool, typer.Option("--new-centre", help="Measure the centre of the vectors anew, and write all codes again.")
+    ] = False,
 ) -> None:
-    """Recount word frequencies, purge what has expired, count votes, vacuum."""
+    """Recount word frequencies, purge what has expired, count votes, see to codes, vacuum."""
     with opened_keeper(settings) as keeper:
         indexed = {} if rebuild_text is None else {"indexed": _rebuild_text(keeper, rebuild_text)}
-        done = keeper.admin.maintain() | indexed
+        done = keeper.admin.maintain(new_centre=new_centre) | indexed
     if settings.as_json:
         print_json(done)
     else:
