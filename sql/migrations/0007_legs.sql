@@ -325,8 +325,13 @@ DECLARE
     v_user CONSTANT text := scope_user();
     stems text[];
 BEGIN
-    SELECT tsvector_to_array(text_vector(s.text_config, query_text, false) || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))
-    INTO stems FROM settings AS s;
+    -- Of a pasted text the 256 longest stems are looked up: long words are the rarer ones.
+    stems := ARRAY(
+        SELECT q.stem
+        FROM settings AS s,
+             unnest(tsvector_to_array(text_vector(s.text_config, query_text, false)
+                                      || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))) AS q(stem)
+        ORDER BY length(q.stem) DESC, q.stem LIMIT 256);
     RETURN QUERY
     WITH known AS (
         -- united rather than joined: a pasted text has a thousand stems
