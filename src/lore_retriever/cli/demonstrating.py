@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from lore_retriever.cli.bars import bar
-from lore_retriever.cli.opening import named_model, opened_keeper
+from lore_retriever.cli.opening import Keeper, named_model, opened_keeper
 from lore_retriever.cli.output import console, hits_view, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import Tally, embed_own, store_missing, waiting
@@ -66,9 +66,22 @@ def _opened(settings: Settings) -> Iterator[MemoryStore]:
         placed = replace(placed, folder=embedded.default_path().with_name("postgres-demo"))
     embedder = CachedEmbedder(named_model(settings) or OfflineEmbedder(), _cache_file())
     with embedder, opened_keeper(placed) as keeper:
+        if settings.schema is None:
+            _renew(keeper)
         keeper.admin.migrate(embedder)
         with MemoryStore.connect(keeper.database, embedder=embedder, schema=placed.schema or SCHEMA) as store:
             yield store
+
+
+def _renew(keeper: Keeper) -> None:
+    """Drop a demo that another version of this program left: its schema holds nothing else, and is made in seconds."""
+    if keeper.admin.status().state not in ("ahead", "edited"):
+        return
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(keeper.conninfo, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(SCHEMA)))
 
 
 def _cache_file() -> Path:
