@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ToolCallResult
-from llama_index.core.base.llms.types import LLMMetadata
-from llama_index.core.llms import ChatMessage, ChatResponse, MessageRole
-from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.base.llms.types import TextBlock, ToolCallBlock
+from llama_index.core.llms import ChatMessage, MessageRole
+from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import BaseMemoryBlock, StaticMemoryBlock
-from llama_index.core.tools import FunctionTool, ToolSelection
+from llama_index.core.tools import FunctionTool
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
-from pydantic import PrivateAttr
 
 from llamaindex_sides import NATURAL, Side, conversation, open_side
 from lore_retriever import AsyncMemoryStore, InvalidInput, Memories, MemoryStore, Recall, Scope
@@ -327,70 +326,22 @@ def test_settings_of_tools_are_checked_when_they_are_made(ana: Memories) -> None
 framework_warnings = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
 
 
-class ScriptedLLM(FunctionCallingLLM):
-    """A model that calls the tools of a script, then says its last line; keeps what it was shown."""
+class Script:
+    """A model that calls tools and says lines as it was told, and keeps what it was shown."""
 
-    _script: list[ToolSelection | str] = PrivateAttr()
-    _shown: list[list[ChatMessage]] = PrivateAttr(default_factory=list)
+    def __init__(self, *steps: ToolCallBlock | str) -> None:
+        self._steps = list(steps)
+        self.shown: list[list[ChatMessage]] = []
+        self.llm = MockFunctionCallingLLM(response_generator=self._next)
 
-    def __init__(self, script: Sequence[ToolSelection | str]) -> None:
-        super().__init__()
-        self._script = list(script)
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(is_function_calling_model=True)
-
-    def _next(self, messages: Sequence[ChatMessage]) -> ChatResponse:
-        self._shown.append([message.model_copy(deep=True) for message in messages])
-        step = self._script.pop(0)
-        if isinstance(step, str):
-            return ChatResponse(message=ChatMessage(role="assistant", content=step), delta=step)
-        message = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [step]})
-        return ChatResponse(message=message)
-
-    async def astream_chat_with_tools(self, tools: Any, chat_history: Any = None, **kwargs: Any) -> Any:
-        async def stream() -> AsyncGenerator[ChatResponse, None]:
-            yield self._next(chat_history or [])
-
-        return stream()
-
-    async def achat_with_tools(self, tools: Any, chat_history: Any = None, **kwargs: Any) -> ChatResponse:
-        return self._next(chat_history or [])
-
-    def get_tool_calls_from_response(self, response: ChatResponse, **kwargs: Any) -> list[ToolSelection]:
-        return list(response.message.additional_kwargs.get("tool_calls", []))
-
-    def _prepare_chat_with_tools(self, tools: Any, **kwargs: Any) -> dict[str, Any]:
-        return {}
-
-    def chat(self, messages: Any, **kwargs: Any) -> ChatResponse:
-        return self._next(messages)
-
-    async def achat(self, messages: Any, **kwargs: Any) -> ChatResponse:
-        return self._next(messages)
-
-    def complete(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    async def acomplete(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    def stream_chat(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    def stream_complete(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    async def astream_chat(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    async def astream_complete(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
+    def _next(self, messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
+        self.shown.append([message.model_copy(deep=True) for message in messages])
+        step = self._steps.pop(0)
+        return ChatMessage(role="assistant", blocks=[TextBlock(text=step) if isinstance(step, str) else step])
 
 
-def calls(name: str, **given: Any) -> ToolSelection:
-    return ToolSelection(tool_id=f"call {name}", tool_name=name, tool_kwargs=given)
+def calls(name: str, **given: Any) -> ToolCallBlock:
+    return ToolCallBlock(tool_name=name, tool_kwargs=given)
 
 
 @framework_warnings
@@ -401,17 +352,17 @@ async def test_an_agent_is_briefed_looks_up_and_saves(
     ana = store.as_user("acme", "ana")
     ana.remember("Deploys stop on ERR-4471.", pinned=True)
     ana.remember("The gateway restarts at two.", id="g")
-    llm = ScriptedLLM(
-        [calls("recall", query="gateway restart"), calls("remember", content="Ana asked about the gateway."), "At two."]
+    script = Script(
+        calls("recall", query="gateway restart"), calls("remember", content="Ana asked about the gateway."), "At two."
     )
-    agent = FunctionAgent(llm=llm, tools=create_memory_tools(ana), system_prompt="Be brief.")
+    agent = FunctionAgent(llm=script.llm, tools=create_memory_tools(ana), system_prompt="Be brief.")
     memory = conversation(tmp_path, memory_blocks=[LoreMemoryBlock(memories=ana)])
     handler = agent.run("When does the gateway restart?", memory=memory)
     results = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
     assert str(await handler) == "At two."
     assert ["g" in result.tool_output.content for result in results] == [True, False]
     assert not any(result.tool_output.is_error for result in results)
-    for shown in llm._shown:
+    for shown in script.shown:
         system = [message.content or "" for message in shown if message.role == MessageRole.SYSTEM]
         assert system[0].startswith("Be brief.")
         assert any("ERR-4471" in text for text in system)
@@ -423,8 +374,8 @@ async def test_an_agent_is_briefed_looks_up_and_saves(
 async def test_an_agent_works_over_an_asynchronous_view(async_store: AsyncMemoryStore, tmp_path: Path) -> None:
     ana = async_store.as_user("acme", "ana")
     await ana.remember("The gateway restarts at two.", id="g")
-    llm = ScriptedLLM([calls("recall", query="gateway restart"), calls("get_memory", id="nobody's"), "At two."])
-    agent = FunctionAgent(name="helper", description="helps", llm=llm, tools=create_memory_tools(ana))
+    script = Script(calls("recall", query="gateway restart"), calls("get_memory", id="nobody's"), "At two.")
+    agent = FunctionAgent(name="helper", description="helps", llm=script.llm, tools=create_memory_tools(ana))
     workflow = AgentWorkflow(agents=[agent], root_agent="helper")
     memory = conversation(tmp_path, memory_blocks=[LoreMemoryBlock(memories=ana)])
     handler = workflow.run("When does the gateway restart?", memory=memory)
