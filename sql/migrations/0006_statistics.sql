@@ -10,6 +10,12 @@ CREATE FUNCTION part_of(owner text, visibility text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT CASE visibility WHEN 'shared' THEN '' ELSE owner END $$;
 
+-- name: statistics_lock
+-- The advisory lock of one part's statistics, held until the transaction ends.
+CREATE FUNCTION statistics_lock(of_org text, part text) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$ SELECT hashtextextended(concat_ws(E'\x01', 'lore statistics', current_schema(), of_org, part), 0) $$;
+
 -- name: count_part
 -- Adds the memories after `after_key` to the frequencies and sizes of one part; 0 counts all of them anew.
 -- At most 200,000 stems a part, the most frequent: an unlisted stem counts as unseen, which is nearly true.
@@ -18,26 +24,32 @@ CREATE FUNCTION count_part(of_org text, part text, after_key bigint) RETURNS voi
     SET search_path FROM CURRENT
     SET plan_cache_mode = force_custom_plan
     AS $$
+DECLARE
+    new_stems bigint;
 BEGIN
     IF after_key = 0 THEN
         DELETE FROM terms AS t WHERE t.org = of_org AND t.owner = part;
         DELETE FROM scope_statistics AS s WHERE s.org = of_org AND s.owner = part;
     END IF;
 
-    INSERT INTO terms AS t (org, owner, stem, df)
-    SELECT of_org, part, counted.stem, counted.df
-    FROM (SELECT word.lexeme AS stem, count(*)::integer AS df
-          FROM memories AS m CROSS JOIN LATERAL unnest(m.tsv) AS word
-          WHERE m.org = of_org AND m.key > after_key AND part_of(m.owner, m.visibility) = part
-            AND m.invalidated_at IS NULL AND length(word.lexeme) <= 64
-          GROUP BY word.lexeme) AS counted
-    ORDER BY counted.df DESC, counted.stem
-    LIMIT greatest(0, 200000 - coalesce((SELECT s.stems FROM scope_statistics AS s WHERE s.org = of_org AND s.owner = part), 0))
-    ON CONFLICT ON CONSTRAINT terms_pkey DO UPDATE SET df = t.df + excluded.df;
+    WITH written AS (
+        INSERT INTO terms AS t (org, owner, stem, df)
+        SELECT of_org, part, counted.stem, counted.df
+        FROM (SELECT word.lexeme AS stem, count(*)::integer AS df
+              FROM memories AS m CROSS JOIN LATERAL unnest(m.tsv) AS word
+              WHERE m.org = of_org AND m.key > after_key AND part_of(m.owner, m.visibility) = part
+                AND m.invalidated_at IS NULL AND length(word.lexeme) <= 64
+              GROUP BY word.lexeme) AS counted
+        ORDER BY counted.df DESC, counted.stem
+        LIMIT greatest(0, 200000 - coalesce((SELECT s.stems FROM scope_statistics AS s WHERE s.org = of_org AND s.owner = part), 0))
+        ON CONFLICT ON CONSTRAINT terms_pkey DO UPDATE SET df = t.df + excluded.df
+        RETURNING t.xmax = 0 AS is_new
+    )
+    SELECT count(*) INTO new_stems FROM written AS w WHERE w.is_new;
 
     INSERT INTO scope_statistics AS s (org, owner, memories, characters, windows, stems, last_key)
     SELECT of_org, part, count(*), coalesce(sum(m.full_length), 0), coalesce(sum(w.n), 0),
-           (SELECT count(*) FROM terms AS t WHERE t.org = of_org AND t.owner = part), coalesce(max(m.key), after_key)
+           new_stems, coalesce(max(m.key), after_key)
     FROM memories AS m
     CROSS JOIN LATERAL (
         -- in whichever space has most: another may still be building, or lag behind
@@ -47,7 +59,7 @@ BEGIN
     WHERE m.org = of_org AND m.key > after_key AND part_of(m.owner, m.visibility) = part AND m.invalidated_at IS NULL
     ON CONFLICT ON CONSTRAINT scope_statistics_pkey DO UPDATE
     SET memories = s.memories + excluded.memories, characters = s.characters + excluded.characters,
-        windows = s.windows + excluded.windows, stems = excluded.stems,
+        windows = s.windows + excluded.windows, stems = s.stems + excluded.stems,
         last_key = greatest(s.last_key, excluded.last_key), refreshed_at = now();
 END
 $$;
@@ -80,7 +92,9 @@ BEGIN
               LIMIT threshold) AS counted;
         CONTINUE WHEN fresh < threshold;
         -- Whoever comes second leaves the work to the first.
-        CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(concat_ws(E'\x01', 'lore statistics', current_schema(), v_org, v_part), 0));
+        CONTINUE WHEN NOT pg_try_advisory_xact_lock(statistics_lock(v_org, v_part));
+        -- Read again under the lock: whoever held it may just have counted these rows.
+        SELECT s.* INTO known FROM scope_statistics AS s WHERE s.org = v_org AND s.owner = v_part;
         PERFORM count_part(v_org, v_part, coalesce(known.last_key, 0));
         refreshed := true;
     END LOOP;
@@ -100,6 +114,7 @@ DECLARE
 BEGIN
     DELETE FROM terms AS t WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.org = t.org AND part_of(m.owner, m.visibility) = t.owner);
     FOR part IN SELECT DISTINCT m.org, part_of(m.owner, m.visibility) AS owner FROM memories AS m LOOP
+        PERFORM pg_advisory_xact_lock(statistics_lock(part.org, part.owner));
         PERFORM count_part(part.org, part.owner, 0);
         parts := parts + 1;
     END LOOP;
