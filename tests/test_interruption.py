@@ -7,8 +7,8 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,12 @@ def batch_of(number: int) -> list[NewMemory]:
     ]
 
 
-def write(conninfo: str, log: str, begun: Event) -> None:
+def write(conninfo: str, log: str, begun: Connection) -> None:
     """Write every batch that no write was acknowledged for, and acknowledge it."""
     known = set(Path(log).read_text(encoding="utf-8").split())
     with MemoryStore.connect(conninfo, embedder=Counting(pause_s=0.0005), max_size=1) as store:
         ana = store.as_user("acme", "ana")
-        begun.set()
+        begun.send("begun")
         for number in range(BATCHES):
             if str(number) in known:
                 continue
@@ -65,24 +65,28 @@ def write(conninfo: str, log: str, begun: Event) -> None:
             os.close(line)
 
 
-def embed(conninfo: str, begun: Event) -> None:
+def embed(conninfo: str, begun: Connection) -> None:
     """Embed what waits."""
-    begun.set()
+    begun.send("begun")
     StoreAdmin.connect(conninfo).embed(Counting(pause_s=0.0005))
 
 
 def killed_at_random(target: Callable[..., None], args: Sequence[Any], drawn: random.Random) -> bool:
     """Start a process, kill it some time after it has begun; whether it was still at work."""
-    begun = processes.Event()
-    process: BaseProcess = processes.Process(target=target, args=[*args, begun])
+    begun, told = processes.Pipe(duplex=False)
+    process: BaseProcess = processes.Process(target=target, args=[*args, told])
     process.start()
-    assert begun.wait(30)
-    time.sleep(drawn.uniform(0, 0.12))
-    was_at_work = process.is_alive()
-    process.kill()
-    process.join(30)
-    process.close()
-    return was_at_work
+    told.close()
+    try:
+        assert begun.poll(60)
+        assert begun.recv() == "begun"  # EOFError: it died before
+        time.sleep(drawn.uniform(0, 0.12))
+        return process.is_alive()
+    finally:
+        begun.close()
+        process.kill()
+        process.join(30)
+        process.close()
 
 
 def inspected(connection: psycopg.Connection[Any]) -> dict[str, int]:
