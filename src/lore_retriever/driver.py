@@ -86,13 +86,20 @@ def translated(error: Exception) -> Exception:
         return SchemaMismatch(
             f"the store's schema is not there or not current ({error.diag.message_primary}). Run `lore-retriever migrate`."
         )
+    if isinstance(error, pg.ProgramLimitExceeded):
+        # Each within its own limit, organisation, user and id together can outgrow an index entry.
+        return InvalidInput(f"a name or id is too long for the database ({error.diag.message_primary}). Shorten it.")
     if isinstance(error, pg.InsufficientPrivilege):
-        return PermissionDenied(
-            f"{error.diag.message_primary}. The login role must be a member of lore_user (GRANT lore_user TO …)."
-        )
+        return PermissionDenied(f"{error.diag.message_primary}. {_way_in(error)}")
     if isinstance(error, psycopg.OperationalError):
         return StoreUnavailable(f"the database did not answer: {str(error).strip()}")
     return error
+
+
+def _way_in(error: pg.InsufficientPrivilege) -> str:
+    if "set role" in (error.diag.message_primary or ""):
+        return "The login role must be a member of lore_user: GRANT lore_user TO …;"
+    return "An application's connection may not do this; an administrator's may: MemoryStore.admin(…)."
 
 
 def _tells_of_a_dropped_space(error: Exception) -> bool:

@@ -6,29 +6,40 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
 
 from lore_retriever import limits
-from lore_retriever.errors import InvalidInput
-from lore_retriever.types import NewMemory
+from lore_retriever.errors import InvalidInput, ScopeMissing
+from lore_retriever.types import NewMemory, Scope
 
 __all__ = [
+    "checked_flag",
     "checked_id",
+    "checked_ids",
     "checked_limit",
     "checked_memory",
     "checked_metadata",
     "checked_name",
     "checked_queries",
+    "checked_scope",
     "checked_text",
+    "checked_version",
+    "given_queries",
+    "items_of",
     "new_memory",
+    "new_scope",
     "utc",
 ]
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 RESERVED_PREFIX = "lore_"
+_LARGEST_INTEGER = 10**400  # as in filters: a larger number could not be asked for
+# A day from either end of Python's calendar, so that no time zone pushes a moment out of it.
+_EARLIEST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
+_LATEST = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 
 
 def _shown(value: object) -> str:
@@ -64,27 +75,110 @@ def checked_id(value: object) -> str:
     return checked_text(value, what="the id", most=limits.MAX_ID_CHARS)
 
 
+def items_of(value: Any, *, what: str, of: str) -> Iterable[Any]:
+    """`value`, if it can be gone through item by item; a string or a mapping is taken for a mistake.
+
+    Raises:
+        InvalidInput: If it cannot.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidInput(f"{what} is {_shown(value)}, of type {type(value).__name__}; give a list of {of}.")
+    return value
+
+
+def checked_ids(ids: Iterable[str]) -> list[str]:
+    """Ids as a list.
+
+    Raises:
+        InvalidInput: If one cannot be an id, or a single string was given, which would be read letter by letter.
+    """
+    return [checked_id(given) for given in items_of(ids, what="ids", of="ids")]
+
+
 def checked_name(value: str | None, *, what: str) -> str | None:
     """A short name, or None."""
     return None if value is None else checked_text(value, what=what, most=limits.MAX_NAME_CHARS)
 
 
-def utc(moment: datetime | None, *, what: str) -> datetime | None:
-    """An aware datetime; a naive one is read as UTC.
+def new_scope(org: object, user: object) -> Scope:
+    """The scope of these names.
 
     Raises:
-        InvalidInput: If it is no datetime.
+        ScopeMissing: If either is None, empty or blank.
+        InvalidInput: If one cannot be a name.
+    """
+    for what, value in (("org", org), ("user", user)):
+        if value is None or value == "":
+            raise ScopeMissing(f"{what} is {value!r}: a scope names an organisation and a user.")
+        if not isinstance(value, str):
+            raise InvalidInput(f"{what} is {_shown(value)}, of type {type(value).__name__}; give a string.")
+    return checked_scope(Scope(org=str(org), user=str(user)))
+
+
+def checked_scope(scope: object) -> Scope:
+    """`scope`, if its names can be set in a transaction.
+
+    Raises:
+        ScopeMissing: If it is no `Scope`.
+        InvalidInput: If a name is too long, or holds a NUL or a lone surrogate.
+    """
+    if not isinstance(scope, Scope):
+        raise ScopeMissing(f"the scope is {_shown(scope)}; give Scope(org=…, user=…).")
+    checked_name(scope.org, what="org")
+    checked_name(scope.user, what="user")
+    return scope
+
+
+def utc(moment: datetime | None, *, what: str) -> datetime | None:
+    """The moment in UTC; a naive datetime is read as UTC.
+
+    Raises:
+        InvalidInput: If it is no datetime, or so near either end of the calendar that some reader could not hold it.
     """
     if moment is None:
         return None
     if not isinstance(moment, datetime):
         raise InvalidInput(f"{what} is {_shown(moment)}, of type {type(moment).__name__}; give a datetime.")
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    try:
+        plain = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        plain = datetime.max.replace(tzinfo=UTC)
+    if not _EARLIEST <= plain <= _LATEST:
+        raise InvalidInput(
+            f"{what} is {moment.isoformat()}; give a moment from {_EARLIEST.date()} to {_LATEST.date()}, or None."
+        )
+    return plain
+
+
+def checked_flag(value: object, *, what: str) -> bool | None:
+    """True, False or None.
+
+    Raises:
+        InvalidInput: If it is anything else.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    raise InvalidInput(f"{what} is {_shown(value)}; give True, False or None.")
+
+
+def checked_version(version: object) -> int | None:
+    """A memory's version, or None for any.
+
+    Raises:
+        InvalidInput: If it is no whole number from 1 on.
+    """
+    if version is None:
+        return None
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < 2**31:
+        raise InvalidInput(f"version is {_shown(version)}; give the whole number that `get` shows.")
+    return version
 
 
 def _checked_value(value: Any, path: str, depth: int) -> Any:
     if depth > limits.MAX_METADATA_DEPTH:
         raise InvalidInput(f"{path} is nested deeper than {limits.MAX_METADATA_DEPTH} levels. Flatten it.")
+    if isinstance(value, int) and not -_LARGEST_INTEGER < value < _LARGEST_INTEGER:
+        raise InvalidInput(f"{path} is an integer of more than 400 digits. Store it as text.")
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -177,13 +271,22 @@ def checked_limit(limit: object) -> int:
     return limit
 
 
+def given_queries(queries: str | Iterable[str]) -> tuple[str, ...]:
+    """One query or several as a tuple.
+
+    Raises:
+        InvalidInput: If it is neither.
+    """
+    return (queries,) if isinstance(queries, str) else tuple(items_of(queries, what="the query", of="queries"))
+
+
 def checked_queries(queries: str | Iterable[str]) -> tuple[tuple[str, ...], str | None]:
     """The queries as searched (NUL and lone surrogates removed, cut to the limit), and a note where one was cut.
 
     Raises:
         InvalidInput: If there is none, there are too many, or one is no string.
     """
-    given = (queries,) if isinstance(queries, str) else tuple(queries)
+    given = given_queries(queries)
     if not 1 <= len(given) <= limits.MAX_QUERIES:
         raise InvalidInput(f"{len(given)} queries were given; a recall takes 1 to {limits.MAX_QUERIES}.")
     note = None

@@ -19,7 +19,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.driver import Access, AsyncDriver, Driver, blocking_pool, pool_options
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
-from lore_retriever.errors import ScopeMissing, StoreUnavailable
+from lore_retriever.errors import StoreUnavailable
+from lore_retriever.inputs import checked_scope, new_scope
 from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
 from lore_retriever.opening import Facts, facts_body, open_space
 from lore_retriever.operations.common import OpenSpace
@@ -57,8 +58,7 @@ class _Store:
         return Access(self._path, "lore_user")
 
     def _access(self, scope: Scope) -> Access:
-        if not isinstance(scope, Scope):
-            raise ScopeMissing(f"the scope is {scope!r}; give Scope(org=…, user=…).")
+        checked_scope(scope)
         number = "" if self._space is None else str(self._space.number)
         return Access(self._path, "lore_user", scope.org, scope.user, number)
 
@@ -213,7 +213,7 @@ class MemoryStore(_Store):
         Raises:
             ScopeMissing: If either is empty.
         """
-        scope = Scope(org=org, user=user)
+        scope = new_scope(org, user)
         return Memories(self, lambda: scope)
 
     def as_caller(self, scope: Callable[[], Scope]) -> Memories:
@@ -419,7 +419,7 @@ class AsyncMemoryStore(_Store):
 
     def as_user(self, org: str, user: str) -> AsyncMemories:
         """As `MemoryStore.as_user`."""
-        scope = Scope(org=org, user=user)
+        scope = new_scope(org, user)
         return AsyncMemories(self, lambda: scope)
 
     def as_caller(self, scope: Callable[[], Scope]) -> AsyncMemories:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from lore_retriever.context import CountTokens
 from lore_retriever.explanation import Explanation
 from lore_retriever.filters.tree import Filter
-from lore_retriever.inputs import new_memory
+from lore_retriever.inputs import given_queries, new_memory
 from lore_retriever.operations import aliases, briefing, feedback, reading, writing
 from lore_retriever.operations.writing import StoredIds
 from lore_retriever.types import Briefing, Memory, Misled, NewMemory, Recall, Reinforcement, Scope, SectionName
@@ -100,7 +100,7 @@ class Memories:
             InvalidInput: If an argument cannot be used.
             EmbeddingFailed: If the query cannot be embedded and the store was opened with `on_embedding_error="raise"`.
         """
-        queries = (query,) if isinstance(query, str) else tuple(query)
+        queries = given_queries(query)
         given: _SearchArguments = {"limit": limit, "filter": filter, "kinds": kinds, "as_of": as_of}
         found: Recall = self.store.perform(reading.recall(self.store.space, queries, **given), self.scope)
         return found.bound(lambda: self.explain(queries, **given))
@@ -246,7 +246,7 @@ class Memories:
 
     def forget_many(self, ids: Iterable[str]) -> Ids:
         """Remove own memories from every table; the ids that were there. Unknown ids are no error."""
-        gone: Ids = self.store.perform(writing.forget([*ids]), self.scope)
+        gone: Ids = self.store.perform(writing.forget(ids), self.scope)
         return gone
 
     def feedback(self, id: str, *, useful: bool, recall_id: str | None = None) -> Reinforcement:  # noqa: A002
@@ -314,7 +314,7 @@ class AsyncMemories:
         as_of: datetime | None = None,
     ) -> Recall:
         """As `Memories.recall`."""
-        queries = (query,) if isinstance(query, str) else tuple(query)
+        queries = given_queries(query)
         given: _SearchArguments = {"limit": limit, "filter": filter, "kinds": kinds, "as_of": as_of}
         space = await self.store.open_space()
         found: Recall = await self.store.perform(reading.recall(space, queries, **given), self.scope)
@@ -413,7 +413,7 @@ class AsyncMemories:
 
     async def forget_many(self, ids: Iterable[str]) -> Ids:
         """As `Memories.forget_many`."""
-        gone: Ids = await self.store.perform(writing.forget([*ids]), self.scope)
+        gone: Ids = await self.store.perform(writing.forget(ids), self.scope)
         return gone
 
     async def feedback(self, id: str, *, useful: bool, recall_id: str | None = None) -> Reinforcement:  # noqa: A002

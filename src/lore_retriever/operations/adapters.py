@@ -12,7 +12,7 @@ from lore_retriever.embeddings.base import Vector
 from lore_retriever.embeddings.checking import checked_vectors
 from lore_retriever.errors import EmbeddingFailed, InvalidInput
 from lore_retriever.filters.tree import Filter
-from lore_retriever.inputs import checked_id, checked_limit, checked_queries
+from lore_retriever.inputs import checked_ids, checked_limit, checked_queries
 from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
 from lore_retriever.operations.reading import recall
 from lore_retriever.results import memory_from_row
@@ -37,17 +37,6 @@ class Conditions(TypedDict, total=False):
     filter: Mapping[str, Any] | Filter | None
     kinds: list[str] | None
     as_of: datetime | None
-
-
-def checked_ids(ids: Iterable[str]) -> list[str]:
-    """Ids as a list.
-
-    Raises:
-        InvalidInput: If one cannot be an id, or a single string was given, which would be read letter by letter.
-    """
-    if isinstance(ids, str | bytes):
-        raise InvalidInput(f"ids is {ids!r}; give a list of ids, as in [{ids!r}].")
-    return [checked_id(given) for given in ids]
 
 
 def get_memories(ids: Iterable[str]) -> Operation:

@@ -9,11 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from lore_retriever import limits
 from lore_retriever.errors import EmbeddingFailed, InvalidInput, NotFound
 from lore_retriever.explanation import explanation_from_rows
 from lore_retriever.filters import parse_filter, to_json
-from lore_retriever.filters.tree import Filter
-from lore_retriever.inputs import checked_id, checked_limit, checked_name, checked_queries, utc
+from lore_retriever.filters.tree import And, Condition, Filter, Not, Or
+from lore_retriever.inputs import (
+    checked_flag,
+    checked_id,
+    checked_limit,
+    checked_name,
+    checked_queries,
+    checked_text,
+    items_of,
+    utc,
+)
 from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text, run
 from lore_retriever.results import memory_from_row, recall_from_rows
 from lore_retriever.steps import Body, Embed, Operation, Statement, Transact
@@ -27,8 +37,10 @@ def filter_json(given: Mapping[str, Any] | Filter | None) -> str | None:
     """A filter in either spelling as the JSON that the database reads, or None for no filter.
 
     Raises:
-        InvalidInput: If an operator, key or value cannot be used.
+        InvalidInput: If an operator, key or value cannot be used, or it is no filter at all.
     """
+    if not (given is None or isinstance(given, Mapping | Condition | And | Or | Not)):
+        raise InvalidInput(f"filter is {given!r:.80}; give a mapping such as {{'team': 'infra'}}.")
     tree = parse_filter(given) if given is None or isinstance(given, Mapping) else given
     plain = to_json(tree)
     return None if not plain else json.dumps(plain, ensure_ascii=False)
@@ -125,9 +137,10 @@ def checked_kinds(kinds: Sequence[str] | None) -> list[str] | None:
     """Kinds as a list, or None for any."""
     if kinds is None:
         return None
-    if isinstance(kinds, str):
-        raise InvalidInput(f"kinds is {kinds!r}; give a list of kinds, as in [{kinds!r}].")
-    return [checked_name(kind, what="a kind") or "" for kind in kinds]
+    return [
+        checked_text(kind, what="a kind", most=limits.MAX_NAME_CHARS)
+        for kind in items_of(kinds, what="kinds", of="kinds")
+    ]
 
 
 def get_memory(id: str) -> Operation:  # noqa: A002 (a memory's id)
@@ -151,8 +164,11 @@ def list_memories(
         "list_memories",
         limit=checked_limit(limit),
         kind=checked_name(kind, what="kind"),
-        pinned=pinned,
+        pinned=checked_flag(pinned, what="pinned"),
         after_id=None if after is None else checked_id(after),
         filter=filter_json(filter),
     )
+    if after is not None and not rows and not (yield from fetch("visible_memory", id=after)):
+        # An empty page would look like the end of the list.
+        raise NotFound(f"no memory {after!r} is visible here, so no page comes after it. List again from the start.")
     return [memory_from_row(row) for row in rows]

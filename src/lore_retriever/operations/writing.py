@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.errors import IdTaken, InvalidInput, NotFound
-from lore_retriever.inputs import checked_id, checked_memory, new_memory
+from lore_retriever.inputs import checked_id, checked_ids, checked_memory, checked_version, items_of, new_memory
 from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
 from lore_retriever.operations.embedding import (
     MAX_WINDOWS,
@@ -96,7 +96,7 @@ def _checked(
         raise InvalidInput(f"on_error is {on_error!r}; give 'raise' or 'skip'.")
     items: dict[str, _Item] = {}
     refused: list[tuple[int, InvalidInput]] = []
-    for number, memory in enumerate(memories):
+    for number, memory in enumerate(items_of(memories, what="memories", of="NewMemory")):
         try:
             checked = checked_memory(
                 memory, what=f"item {number}" + (f" ({memory.id!r})" if getattr(memory, "id", None) else "")
@@ -273,6 +273,7 @@ def _name_taken(ids: Sequence[str], taken: IdTaken) -> Operation:
 def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: int | None) -> Operation:  # noqa: A002
     """Change the own memory of that id; text, windows and vectors change together."""
     checked_id(id)
+    checked_version(version)
     content = changes.get("content")
     item = _Item(checked_memory(new_memory(**({"content": "unchanged"} | dict(changes))), what=f"memory {id!r}"), id)
     given = {
@@ -345,9 +346,9 @@ def restore(id: str) -> Operation:  # noqa: A002
     yield from _change_own("restore_memory", id=checked_id(id))
 
 
-def forget(ids: Sequence[str]) -> Operation:
+def forget(ids: Iterable[str]) -> Operation:
     """Remove own memories from every table; the ids that were there."""
-    rows = yield from fetch("forget_memories", ids=[checked_id(given) for given in ids])
+    rows = yield from fetch("forget_memories", ids=checked_ids(ids))
     return [row["id"] for row in rows]
 
 
