@@ -82,6 +82,18 @@ def open_side(name: str, conninfo: str) -> Iterator[Side]:
             runner.run(async_store.close())
 
 
+@contextmanager
+def lent_loop() -> Iterator[None]:
+    """A current event loop for LlamaIndex's synchronous wrappers, which otherwise make one and never close it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
 def conversation(folder: Path, **settings: Any) -> Memory:
     """LlamaIndex's chat memory, on a database whose connections are closed after each use (its default leaks them)."""
     engine = create_async_engine(f"sqlite+aiosqlite:///{folder / 'chat.db'}", poolclass=NullPool)

@@ -18,7 +18,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from llamaindex_sides import NATURAL, Side, conversation, open_side
+from llamaindex_sides import NATURAL, Side, conversation, lent_loop, open_side
 from lore_retriever import AsyncMemoryStore, InvalidInput, Memories, MemoryStore, Recall, Scope
 from lore_retriever.llamaindex import (
     LoreMemoryBlock,
@@ -26,6 +26,12 @@ from lore_retriever.llamaindex import (
     create_memory_tools,
     create_recall_tool,
 )
+
+
+@pytest.fixture(autouse=True)
+def _loop() -> Iterator[None]:
+    with lent_loop():
+        yield
 
 
 @pytest.fixture(params=NATURAL)

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import PrivateAttr
 
-from llamaindex_sides import CROSSED, NATURAL, Side, conversation, open_side
+from llamaindex_sides import CROSSED, NATURAL, Side, conversation, lent_loop, open_side
 from lore_retriever import AsyncMemoryStore, InvalidInput, Memories, MemoryStore, NewMemory, Recall
 from lore_retriever.llamaindex import LoreNode, LoreRetriever, LoreVectorStore
 from lore_retriever.testing import HashEmbedder
@@ -42,6 +43,12 @@ TIMES = ("at two in the morning", "on Mondays", "after ERR-4471", "in region eu-
 
 def corpus() -> list[str]:
     return [f"The {a} {b} {c}." for a in SUBJECTS for b in EVENTS for c in TIMES]
+
+
+@pytest.fixture(autouse=True)
+def _loop() -> Iterator[None]:
+    with lent_loop():
+        yield
 
 
 @pytest.fixture
