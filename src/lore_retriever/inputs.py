@@ -226,6 +226,9 @@ def new_memory(**fields: Any) -> NewMemory:
     Raises:
         InvalidInput: Naming the first field of the wrong type.
     """
+    for name, value in fields.items():
+        if isinstance(value, bytes | bytearray):  # which pydantic would decode without a word
+            raise InvalidInput(f"{name} is {_shown(value)}, of type {type(value).__name__}; decode it first.")
     try:
         return NewMemory(**fields)
     except ValidationError as error:
