@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import CheckViolation, InsufficientPrivilege
 
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
@@ -392,6 +392,13 @@ def keys(admin: str) -> dict[str, int]:
 def test_ana_of_acme_forges_nothing(application: str, keys: dict[str, int], statement: str) -> None:
     with scoped(application, "acme", "ana") as connection:
         refused(connection, statement, keys)
+
+
+@pytest.mark.parametrize("column", ["created_at", "updated_at", "expires_at"])
+@pytest.mark.parametrize("moment", ["infinity", "-infinity", "10000-01-01", "0001-01-01 BC"])
+def test_no_date_is_stored_that_no_reader_can_read(application: str, column: str, moment: str) -> None:
+    with scoped(application, "acme", "ana") as connection, pytest.raises(CheckViolation):
+        connection.execute(f"UPDATE memories SET {column} = %s".encode(), [moment])
 
 
 def test_a_colleague_s_key_is_refused_as_an_unknown_one_is(application: str, keys: dict[str, int]) -> None:
