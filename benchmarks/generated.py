@@ -56,7 +56,9 @@ class World:
         self.basis = self.rng.normal(size=(LATENT, shape.dimensions)).astype(np.float32) / np.sqrt(LATENT)
         self.topics = latent
         # Real models' vectors share a direction: random pairs have a cosine of 0.75 to 0.87.
-        self.offset = 2.2 * _unit(self.rng.normal(size=(1, shape.dimensions)).astype(np.float32)) * np.sqrt(shape.dimensions)
+        self.offset = (
+            2.2 * _unit(self.rng.normal(size=(1, shape.dimensions)).astype(np.float32)) * np.sqrt(shape.dimensions)
+        )
 
     def vectors(self, topics: np.ndarray, noise: float) -> np.ndarray:
         """Unit vectors near these topics, shape `(n, dimensions)`."""
@@ -102,31 +104,61 @@ def halfvec_bytes(vector: np.ndarray) -> bytes:
     return struct.pack(">hh", len(vector), 0) + vector.astype(">f2").tobytes()
 
 
-def load(connection: psycopg.Connection, world: World, *, space: int) -> list[tuple[str, str, str, int, int]]:
-    """Fill the store's tables by COPY, as an administrator; (org, user, content, topic, size of org) of each memory."""
-    shape, rng = world.shape, world.rng
-    memories: list[tuple[str, str, str, int, int]] = []
-    with connection.cursor() as cursor:
-        columns = "org, id, owner, visibility, kind, content, created_at, updated_at, invalidated_at"
-        with cursor.copy(f"COPY memories ({columns}) FROM STDIN") as copy:  # noqa: S608 (constant)
-            for number, size in enumerate(world.sizes):
-                org = f"org{number:03d}"
-                for n in range(size):
-                    topic = int(rng.integers(0, TOPICS))
-                    words = int(rng.integers(700, 1400)) if rng.random() < LONG_SHARE else int(rng.integers(60, 190))
-                    user = f"user{rng.integers(0, shape.users)}"
-                    text = world.text(topic, words)
-                    stamp = np.datetime64("2026-01-01") - np.timedelta64(int(rng.exponential(120 * 86400)), "s")
-                    gone = str(stamp) if rng.random() < 0.08 else None
-                    shared = "shared" if rng.random() < 0.55 else "private"
-                    kind = ("fact", "decision", "episode", "preference", "runbook")[int(rng.integers(0, 5))]
-                    copy.write_row((org, f"m{n}", user, shared, kind, text, str(stamp), str(stamp), gone))
-                    memories.append((org, user, text, topic, int(size)))
+@dataclass(frozen=True)
+class Generated:
+    """One memory of the benchmark."""
+
+    org: str
+    id: str
+    user: str
+    shared: bool
+    kind: str
+    text: str
+    created_at: str
+    gone: bool
+    topic: int
+    memories_in_org: int
+
+
+def generate(world: World) -> list[Generated]:
+    """All memories, organisation by organisation; the same list for the same seed."""
+    rng = world.rng
+    made = []
+    for number, size in enumerate(world.sizes):
+        for n in range(size):
+            topic = int(rng.integers(0, TOPICS))
+            words = int(rng.integers(700, 1400)) if rng.random() < LONG_SHARE else int(rng.integers(60, 190))
+            made.append(
+                Generated(
+                    org=f"org{number:03d}",
+                    id=f"m{n}",
+                    user=f"user{rng.integers(0, world.shape.users)}",
+                    shared=bool(rng.random() < 0.55),
+                    kind=("fact", "decision", "episode", "preference", "runbook")[int(rng.integers(0, 5))],
+                    text=world.text(topic, words),
+                    created_at=str(
+                        np.datetime64("2026-01-01") - np.timedelta64(int(rng.exponential(120 * 86400)), "s")
+                    ),
+                    gone=bool(rng.random() < 0.08),
+                    topic=topic,
+                    memories_in_org=int(size),
+                )
+            )
+    return made
+
+
+def load(connection: psycopg.Connection, world: World, memories: list[Generated], *, space: int) -> None:
+    """Fill the store's tables by COPY, as an administrator."""
+    columns = "org, id, owner, visibility, kind, content, created_at, updated_at, invalidated_at"
+    with connection.cursor() as cursor, cursor.copy(f"COPY memories ({columns}) FROM STDIN") as copy:
+        for m in memories:
+            gone = m.created_at if m.gone else None
+            visibility = "shared" if m.shared else "private"
+            copy.write_row((m.org, m.id, m.user, visibility, m.kind, m.text, m.created_at, m.created_at, gone))
     load_vectors(connection, world, memories, space=space)
-    return memories
 
 
-def load_vectors(connection: psycopg.Connection, world: World, memories: list, *, space: int) -> None:
+def load_vectors(connection: psycopg.Connection, world: World, memories: list[Generated], *, space: int) -> None:
     """One window for each 1,200 characters, a vector for each window; codes follow by trigger."""
     connection.execute(
         "INSERT INTO windows (org, space, key, ordinal, window_start, window_end)"
@@ -134,11 +166,7 @@ def load_vectors(connection: psycopg.Connection, world: World, memories: list, *
         " FROM memories, generate_series(0, (full_length - 1) / 1200) AS n",
         [space],
     )
-    topic_of: dict[tuple[str, str], int] = {}
-    counts: dict[str, int] = {}
-    for org, _, _, topic, _ in memories:
-        n = counts[org] = counts.get(org, -1) + 1
-        topic_of[org, f"m{n}"] = topic
+    topic_of = {(m.org, m.id): m.topic for m in memories}
     rows = connection.execute(
         "SELECT w.org, w.key, w.ordinal, m.id, m.owner, m.visibility = 'shared', m.invalidated_at IS NULL,"
         " (extract(epoch FROM m.created_at) * 1000000)::bigint - 946684800000000"
@@ -165,36 +193,32 @@ def load_vectors(connection: psycopg.Connection, world: World, memories: list, *
                 )
 
     columns = "org, space, key, ordinal, owner, shared, live, created_at, embedding"
-    with connection.cursor() as cursor, cursor.copy(f"COPY vectors ({columns}) FROM STDIN (FORMAT binary)") as copy:  # noqa: S608
+    with connection.cursor() as cursor, cursor.copy(f"COPY vectors ({columns}) FROM STDIN (FORMAT binary)") as copy:
         for block in _binary_rows(packed()):
             copy.write(block)
 
 
-def questions(world: World, memories: list[tuple[str, str, str, int, int]], count: int, *, by_org: bool) -> list[Question]:
-    """Identifiers, short phrases and long questions in equal parts.
+def questions(world: World, memories: list[Generated], count: int, *, seed: int = 3) -> list[Question]:
+    """Identifiers, short phrases and long questions in equal parts, asked by the owner of a memory.
 
-    `by_org`: half of them pick an organisation evenly, the rest a memory evenly (so large organisations more often).
+    Half of them pick an organisation evenly, the rest a memory evenly (so large organisations more often).
     """
-    rng = world.rng
-    first: dict[str, list[int]] = {}
+    rng = np.random.default_rng(seed)
+    places: dict[str, list[int]] = {}
     for place, memory in enumerate(memories):
-        first.setdefault(memory[0], []).append(place)
-    orgs = sorted(first)
+        places.setdefault(memory.org, []).append(place)
+    orgs = sorted(places)
     made = []
     for n in range(count):
-        if by_org and n % 2:
-            place = int(rng.choice(first[orgs[int(rng.integers(0, len(orgs)))]]))
-        else:
-            place = int(rng.integers(0, len(memories)))
-        org, user, content, topic, size = memories[place]
-        words = content.split()
+        org = orgs[int(rng.integers(0, len(orgs)))]
+        source = memories[int(rng.choice(places[org]) if n % 2 else rng.integers(0, len(memories)))]
+        words = source.text.split()
         if n % 3 == 0:
-            found = [word for word in words if word.startswith("ERR-")]
-            text = found[0] if found else words[0]
+            text = next((word for word in words if word.startswith("ERR-")), words[0])
         elif n % 3 == 1:
             text = " ".join(rng.choice(words, size=3))
         else:
             text = "why does " + " ".join(rng.choice(words, size=9)) + " again"
-        vector = world.vectors(np.array([topic]), 0.35)[0]
-        made.append(Question(org, user, text, vector, size))
+        vector = world.vectors(np.array([source.topic]), 0.35)[0]
+        made.append(Question(source.org, source.user, text, vector, source.memories_in_org))
     return made

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from generated import Question, Shape, World, load, questions
+from generated import Generated, Question, Shape, World, generate, load, questions
 
 from lore_retriever import MemoryStore
-from lore_retriever.admin import StoreAdmin, record_space
+from lore_retriever.admin import StoreAdmin
 from lore_retriever.embeddings.base import EmbeddingSpace
 from lore_retriever.operations.common import halfvec_text
 
@@ -37,7 +37,7 @@ RAW_CODES = """
 SELECT v.key, min(v.embedding <#> %(vector)s::halfvec) FROM (
     SELECT c.key, c.ordinal FROM codes AS c
     WHERE c.org = %(org)s AND c.space = 1 AND c.centre = 1 AND c.live AND (c.shared OR c.owner = %(user)s)
-    ORDER BY c.bits <~> (SELECT binary_quantize(%(vector)s::halfvec - n.embedding) FROM centres AS n WHERE n.space = 1) LIMIT 600) AS p
+    ORDER BY c.bits <~> (SELECT binary_quantize(%(vector)s::halfvec - n.embedding) FROM centres AS n WHERE n.space = 1) LIMIT %(candidates)s) AS p
 JOIN vectors AS v ON v.org = %(org)s AND v.space = 1 AND v.key = p.key AND v.ordinal = p.ordinal
 GROUP BY v.key ORDER BY 2 LIMIT 40"""
 
@@ -65,23 +65,18 @@ class VectorsOfTheBenchmark:
     embed_queries = embed_texts
 
 
-def prepared(conninfo: str, shape: Shape) -> tuple[World, list[Any]]:
-    """A migrated, filled, vacuumed store."""
-    world = World(shape)
-    StoreAdmin.connect(conninfo).migrate()
+def fill(conninfo: str, world: World, memories: list[Generated]) -> None:
+    """Migrate, load and vacuum a store."""
+    StoreAdmin.connect(conninfo).migrate(
+        VectorsOfTheBenchmark(world.shape.dimensions, [float(x) for x in world.centre()])
+    )
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("SET search_path = lore, public")
-        with connection.transaction():
-            centre = [float(x) for x in world.centre()]
-            from psycopg.rows import dict_row
-
-            record_space(connection.cursor(row_factory=dict_row), VectorsOfTheBenchmark(shape.dimensions, centre))
         began = time.perf_counter()
-        memories = load(connection, world, space=1)
+        load(connection, world, memories, space=1)
         print(f"{len(memories):,} memories loaded in {time.perf_counter() - began:.0f} s", flush=True)
         connection.execute("SELECT rebuild_statistics()")
         connection.execute("VACUUM (ANALYZE)")
-    return world, memories
 
 
 def rarest_stems(connection: psycopg.Connection, question: Question) -> str:
@@ -103,16 +98,25 @@ def measure(conninfo: str, asked: list[Question], shape: Shape, rounds: int) -> 
     """Milliseconds of each system for each question, alternating; the first round warms up."""
     taken: dict[str, list[tuple[int, float]]] = {name: [] for name in ("search", "vector", "gin", "SELECT 1")}
     embedder = VectorsOfTheBenchmark(shape.dimensions)
-    with MemoryStore.connect(conninfo, embedder=embedder, max_size=1) as store, psycopg.connect(conninfo, autocommit=True) as raw:
+    with (
+        MemoryStore.connect(conninfo, embedder=embedder, max_size=1) as store,
+        psycopg.connect(conninfo, autocommit=True) as raw,
+    ):
         raw.execute("SET search_path = lore, public")
         raw.execute("SET enable_seqscan = off")
         stems = [rarest_stems(raw, question) for question in asked]
-        budget = raw.execute("SELECT (fusion()).scan_numbers").fetchone()[0] / shape.dimensions
+        numbers, codes = raw.execute("SELECT scan_numbers, code_candidates FROM fusion()").fetchone()
+        budget = numbers / shape.dimensions
         windows = dict(raw.execute("SELECT org, sum(windows)::int FROM scope_statistics GROUP BY org").fetchall())
         for turn in range(rounds + 1):
             for question, pair in zip(asked, stems, strict=True):
                 embedder.next = question.vector.tolist()
-                params = {"org": question.org, "user": question.user, "stems": pair, "vector": halfvec_text(embedder.next)}
+                params = {
+                    "org": question.org,
+                    "user": question.user,
+                    "stems": pair,
+                    "vector": halfvec_text(embedder.next),
+                }
                 view = store.as_user(question.org, question.user)
                 vector_sql = RAW_CODES if windows[question.org] > budget else RAW_VECTOR
                 times = {
@@ -136,9 +140,23 @@ def table(taken: dict[str, list[tuple[int, float]]]) -> list[dict[str, Any]]:
             chosen = sorted(value for size, value in values if least <= size < most)
             if chosen:
                 medians[name] = statistics.median(chosen)
-                rows.append({"stratum": stratum, "system": name, "p50": medians[name], "p95": chosen[int(len(chosen) * 0.95)], "n": len(chosen)})
+                rows.append(
+                    {
+                        "stratum": stratum,
+                        "system": name,
+                        "p50": medians[name],
+                        "p95": chosen[int(len(chosen) * 0.95)],
+                        "n": len(chosen),
+                    }
+                )
         if medians:
-            rows.append({"stratum": stratum, "system": "search / (vector + gin)", "p50": medians["search"] / (medians["vector"] + medians["gin"])})
+            rows.append(
+                {
+                    "stratum": stratum,
+                    "system": "search / (vector + gin)",
+                    "p50": medians["search"] / (medians["vector"] + medians["gin"]),
+                }
+            )
     return rows
 
 
@@ -149,8 +167,13 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, default=1024)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--database", help="an administrator's connection string to an empty database; the built-in Postgres if left out")
-    parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run with the same numbers")
+    parser.add_argument(
+        "--database",
+        help="an administrator's connection string to an empty database; the built-in Postgres if left out",
+    )
+    parser.add_argument(
+        "--filled", action="store_true", help="the database was filled by an earlier run with the same numbers"
+    )
     parser.add_argument("--json", help="write all figures to this file")
     given = parser.parse_args()
     shape = Shape(given.memories, given.organisations, given.dimensions)
@@ -161,17 +184,11 @@ def main() -> None:
 
         server = embedded.start(tempfile.mkdtemp(prefix="lore-benchmark-"))
         given.database = server.conninfo()
-    if given.filled:
-        import pickle
-
-        world, memories = pickle.load(open(given.json + ".world", "rb"))  # noqa: S301, SIM115
-    else:
-        world, memories = prepared(given.database, shape)
-        if given.json:
-            import pickle
-
-            pickle.dump((world, memories), open(given.json + ".world", "wb"))  # noqa: SIM115
-    taken = measure(given.database, questions(world, memories, given.questions, by_org=True), shape, given.rounds)
+    world = World(shape)
+    memories = generate(world)
+    if not given.filled:
+        fill(given.database, world, memories)
+    taken = measure(given.database, questions(world, memories, given.questions), shape, given.rounds)
     rows = table(taken)
     print("| organisation | system | p50 ms | p95 ms |\n|---|---|--:|--:|")
     for row in rows:
