@@ -10,27 +10,17 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any, Literal
 
-from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.errors import IdTaken, InvalidInput, NotFound
 from lore_retriever.inputs import checked_id, checked_ids, checked_memory, checked_version, items_of, new_memory
-from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
-from lore_retriever.operations.embedding import (
-    MAX_WINDOWS,
-    EmbedderDown,
-    embed_apart,
-    embed_pending_of_scope,
-    windows_of,
-)
-from lore_retriever.steps import Body, Operation, Row, Statement, Transact
+from lore_retriever.operations.common import OpenSpace, fetch
+from lore_retriever.operations.embedding import embed_pending_of_scope
+from lore_retriever.operations.storing import Item, store_windows, with_vectors, with_windows
+from lore_retriever.steps import Body, Operation, Statement, Transact
 from lore_retriever.types import NewMemory
-from lore_retriever.windows import Window
 
 __all__ = [
-    "MAX_WINDOWS",
     "StoredIds",
     "forget",
     "forget_one",
@@ -39,9 +29,6 @@ __all__ = [
     "restore",
     "update",
 ]
-
-EMBEDDED_AT_ONCE = 64
-"""Windows handed to the embedder in one call: enough for a batch, few enough for a progress bar to move."""
 
 _log = logging.getLogger("lore_retriever")
 
@@ -54,47 +41,13 @@ class StoredIds(list[str]):
         self.refused = tuple(refused)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A checked memory, its windows, their vectors where they were made, and why some were not.
-
-    `is_bad`: its own text is at fault, not an embedder that is down.
-    """
-
-    memory: NewMemory
-    id: str
-    windows: tuple[Window, ...] = ()
-    partly_embedded: bool = False
-    vectors: tuple[Vector | None, ...] = ()
-    error: str | None = None
-    is_bad: bool = False
-
-    @property
-    def hash(self) -> bytes:
-        return sha256(self.memory.content.encode()).digest()
-
-    def as_json(self) -> dict[str, Any]:
-        memory = self.memory
-        return memory.model_dump(mode="json", exclude={"aliases", "id"}) | {
-            "id": self.id,
-            "content_original": None,
-            "translation": None,
-            "partly_embedded": self.partly_embedded,
-        }
-
-
-def _with_windows(item: _Item, embedder: Embedder) -> _Item:
-    windows, partly = windows_of(item.memory.content, embedder)
-    return replace(item, windows=windows, partly_embedded=partly)
-
-
 def _checked(
     memories: Iterable[NewMemory], on_error: Literal["raise", "skip"]
-) -> tuple[list[_Item], list[tuple[int, InvalidInput]]]:
+) -> tuple[list[Item], list[tuple[int, InvalidInput]]]:
     """Items in order, the last of each id kept in its first place; and what was refused."""
     if on_error not in ("raise", "skip"):
         raise InvalidInput(f"on_error is {on_error!r}; give 'raise' or 'skip'.")
-    items: dict[str, _Item] = {}
+    items: dict[str, Item] = {}
     refused: list[tuple[int, InvalidInput]] = []
     for number, memory in enumerate(items_of(memories, what="memories", of="NewMemory")):
         try:
@@ -108,109 +61,15 @@ def _checked(
             refused.append((number, error))
             continue
         item_id = checked.id or str(uuid.uuid4())
-        items[item_id] = _Item(checked, item_id)
+        items[item_id] = Item(checked, item_id)
     return list(items.values()), refused
 
 
-def _embedded(items: Sequence[_Item], progress: Callable[[int, int], None] | None = None) -> Operation:
-    """The items with vectors, as far as the embedder made them; and whether it is down."""
-    texts = [item.memory.content[w.start : w.end] for item in items for w in item.windows]
-    labels = [f"memory {item.id!r}, window {w.ordinal}" for item in items for w in item.windows]
-    made: list[Vector | None] = []
-    errors: dict[int, str] = {}
-    down = None
-    for start in range(0, len(texts), EMBEDDED_AT_ONCE):
-        end = start + EMBEDDED_AT_ONCE
-        try:
-            vectors, refused = yield from embed_apart(texts[start:end], labels[start:end])
-        except EmbedderDown as error:
-            down = str(error)
-            _log.warning("%d windows wait for their vectors: %s", len(texts) - start, error)
-            break
-        made += vectors
-        errors |= {start + place: why for place, why in refused.items()}
-        if progress is not None:
-            progress(len(made), len(texts))
-    for why in errors.values():
-        _log.warning("a memory waits for its vectors: %s", why)
-    return _with_vectors(items, made, errors, down), down is not None
-
-
-def _with_vectors(
-    items: Sequence[_Item], made: Sequence[Vector | None], errors: Mapping[int, str], down: str | None
-) -> list[_Item]:
-    """The items with their share of the vectors, which stand in order for the windows of all; some may lack at the end."""
-    done: list[_Item] = []
-    start = 0
-    for item in items:
-        end = start + len(item.windows)
-        vectors = tuple(made[start:end])
-        bad = next((errors[place] for place in range(start, end) if place in errors), None)
-        error = bad or (down if len(vectors) < len(item.windows) else None)
-        done.append(replace(item, vectors=vectors, error=error, is_bad=bad is not None))
-        start = end
-    return done
-
-
-def _store_windows(stored: Mapping[str, Row], items: Sequence[_Item], space: int) -> Body:
-    """Replace the windows and vectors of memories whose text is new."""
-    fresh = [(stored[item.id], item) for item in items if stored[item.id]["fresh"]]
-    if not fresh:
-        return
-    yield Statement("delete_windows", {"keys": [row["key"] for row, _ in fresh]})
-    spread = [(row, window) for row, item in fresh for window in item.windows]
-    yield Statement(
-        "insert_windows",
-        {
-            "keys": [row["key"] for row, _ in spread],
-            "ordinals": [window.ordinal for _, window in spread],
-            "starts": [window.start for _, window in spread],
-            "ends": [window.end for _, window in spread],
-        },
-    )
-    embedded = [
-        (row, window.ordinal, vector)
-        for row, item in fresh
-        for window, vector in zip(item.windows, item.vectors, strict=False)  # those after an outage have none
-        if vector is not None
-    ]
-    if embedded:
-        yield Statement(
-            "insert_vectors",
-            {
-                "space": space,
-                "orgs": [row["org"] for row, _, _ in embedded],
-                "keys": [row["key"] for row, _, _ in embedded],
-                "ordinals": [ordinal for _, ordinal, _ in embedded],
-                "hashes": [row["content_hash"] for row, _, _ in embedded],
-                "embeddings": [halfvec_text(vector) for _, _, vector in embedded],
-            },
-        )
-    yield from _queue(fresh, space)
-
-
-def _queue(fresh: Sequence[tuple[Row, _Item]], space: int) -> Body:
-    """Let memories wait where they lack vectors: in this space, as far as they do, and in every other one."""
-    waiting: dict[tuple[bool, bool, str | None], list[int]] = {}
-    replaced: list[Row] = []
-    for row, item in fresh:
-        is_done = len(item.vectors) == len(item.windows) and None not in item.vectors
-        if is_done and not row.get("created"):
-            replaced.append(row)  # its old text may be waiting
-        waiting.setdefault((is_done, item.is_bad, item.error), []).append(row["key"])
-    for (is_done, is_bad, error), keys in waiting.items():
-        params = {"keys": keys, "error": error, "done_spaces": [space] if is_done else []}
-        yield Statement("insert_pending", params | {"failed_space": space if is_bad else None})
-    if replaced:
-        places = {"orgs": [row["org"] for row in replaced], "keys": [row["key"] for row in replaced]}
-        yield Statement("delete_pending", {"space": space, **places})
-
-
-def _store(items: Sequence[_Item], space: int) -> Body:
+def _store(items: Sequence[Item], space: int) -> Body:
     given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
     rows = yield Statement("upsert_memories", {"memories": given})
     stored = {row["id"]: row for row in rows}
-    yield from _store_windows(stored, items, space)
+    yield from store_windows(stored, items, space)
     named = [(stored[item.id]["key"], alias) for item in items for alias in item.memory.aliases]
     replaced = [row["key"] for row in rows if not row["fresh"] or not row["created"]]
     if named or replaced:
@@ -221,7 +80,7 @@ def _store(items: Sequence[_Item], space: int) -> Body:
     return [item.id for item in items]
 
 
-def _unchanged(items: Sequence[_Item]) -> Operation:
+def _unchanged(items: Sequence[Item]) -> Operation:
     """Ids of items whose text the database already holds."""
     named = [item.id for item in items if item.memory.id is not None]
     if not named:
@@ -244,11 +103,11 @@ def remember_many(
     if not items:
         return StoredIds((), refused)
     unchanged = yield from _unchanged(items)
-    changed = [_with_windows(item, space.embedder) for item in items if item.id not in unchanged]
+    changed = [with_windows(item, space.embedder) for item in items if item.id not in unchanged]
     same = [item for item in items if item.id in unchanged]
     is_down = False
     if embed:
-        changed, is_down = yield from _embedded(changed, progress)
+        changed, is_down = yield from with_vectors(changed, progress)
     by_id = {item.id: item for item in [*changed, *same]}
     ordered = [by_id[item.id] for item in items]
     try:
@@ -275,14 +134,14 @@ def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: in
     checked_id(id)
     checked_version(version)
     content = changes.get("content")
-    item = _Item(checked_memory(new_memory(**({"content": "unchanged"} | dict(changes))), what=f"memory {id!r}"), id)
+    item = Item(checked_memory(new_memory(**({"content": "unchanged"} | dict(changes))), what=f"memory {id!r}"), id)
     given = {
         name: value
         for name, value in item.memory.model_dump(mode="json").items()
         if name in changes and name != "aliases"
     }
     if content is not None:
-        [item], _ = yield from _embedded([_with_windows(item, space.embedder)])
+        [item], _ = yield from with_vectors([with_windows(item, space.embedder)])
         given |= {"content_original": None, "translation": None, "partly_embedded": item.partly_embedded}
     aliases = item.memory.aliases if "aliases" in changes else None
     try:
@@ -293,7 +152,7 @@ def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: in
 
 def _update(
     space: int,
-    item: _Item,
+    item: Item,
     given: Mapping[str, Any],
     version: int | None,
     aliases: tuple[str, ...] | None,
@@ -309,7 +168,7 @@ def _update(
             )
         raise NotFound(f"no memory {item.id!r} of your own is here.")
     if "content" in given:
-        yield from _store_windows({item.id: rows[0]}, [item], space)
+        yield from store_windows({item.id: rows[0]}, [item], space)
     if aliases is not None:
         key = rows[0]["key"]
         yield Statement(
