@@ -15,7 +15,7 @@ from lore_retriever.types import SECTIONS, Briefing, BriefingItem, Dropped, Sect
 __all__ = ["Request", "assemble"]
 
 COMPACT_BELOW = 200
-"""Budgets of fewer tokens get no headings: they would cost more than a memory."""
+"""Budgets of fewer tokens get short lines and labels without kind and date: they would cost more than they say."""
 
 PINNED_SHARE = 0.4
 TASKS_SHARE = 0.15
@@ -51,12 +51,9 @@ class _Plan:
     left: set[tuple[str, str]] = field(default_factory=set)
 
     def frame(self, section: SectionName) -> tuple[str, str]:
-        weak = self.request.evidence in ("weak", "none") and bool(self.request.queries)
-        opening, closing = self.look.frame(section, self.request.evidence, weak=weak)
-        kind = shared_kind(self.kept[section])
-        if kind is not None and kind != "document" and not self.look.compact:
-            opening = f"{opening[: -len(self.look.fence) - 2]}, each of kind {kind!r}\n{self.look.fence}\n"
-        return opening, closing
+        doubtful = section == "relevant" and self.request.evidence in ("weak", "none")
+        evidence = self.request.evidence if doubtful and self.request.queries else None
+        return self.look.frame(section, kind=shared_kind(self.kept[section]), evidence=evidence)
 
     def text(self) -> str:
         parts = [self.look.intro]

@@ -10,13 +10,26 @@ from lore_retriever.context.duplicates import duplicates_of
 from lore_retriever.context.passages import Span, best_passage, one_line
 from lore_retriever.types import Detail, Dropped, SectionName, Visibility
 
-__all__ = ["LINE_CHARS", "PASSAGE_CHARS", "TASK_KINDS", "Candidate", "Extract", "Sifted", "extract", "sift"]
+__all__ = [
+    "LINE_CHARS",
+    "PASSAGE_CHARS",
+    "SHORT_LINE_CHARS",
+    "TASK_KINDS",
+    "Candidate",
+    "Extract",
+    "Sifted",
+    "extract",
+    "sift",
+]
 
 TASK_KINDS = ("task", "open-question")
 """Kinds that stand in a section of their own: things to do, not things known."""
 
 PASSAGE_CHARS = 400
 LINE_CHARS = 120
+SHORT_LINE_CHARS = 60
+WHOLE_LINE = 4 / 3
+"""A memory of one line that is hardly longer than a line comes whole: cutting it would save little and lose the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +86,15 @@ class Extract:
         return self.span != (0, self.full_length)
 
 
-def extract(candidate: Candidate, detail: Detail, marks: Mapping[str, float]) -> Extract:
+def extract(
+    candidate: Candidate, detail: Detail, marks: Mapping[str, float], *, line_chars: int = LINE_CHARS
+) -> Extract:
     """The memory in at most the detail asked for; a short one comes whole in less."""
     if detail == "full" and candidate.whole is not None:
         return Extract("full", candidate.whole, (0, candidate.full_length), candidate.full_length)
     text, (start, end) = candidate.text, candidate.span
-    if detail == "line" and (len(text) > LINE_CHARS or "\n" in text):
-        text, (low, high) = one_line(text, marks, LINE_CHARS)
+    if detail == "line" and (len(text) > WHOLE_LINE * line_chars or "\n" in text):
+        text, (low, high) = one_line(text, marks, line_chars)
         return Extract("line", text, (start + low, start + high), candidate.full_length)
     if detail == "passage" and len(text) > PASSAGE_CHARS:
         low, high = best_passage(text, marks, PASSAGE_CHARS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lore_retriever.context.candidates import Candidate, Extract, extract
+from lore_retriever.context.candidates import LINE_CHARS, SHORT_LINE_CHARS, Candidate, Extract, extract
 from lore_retriever.context.counting import Counter
 from lore_retriever.context.rendering import Look, label_of, shared_kind
 from lore_retriever.types import Detail
@@ -55,9 +55,10 @@ class Packer:
         """A memory in one detail."""
         key = (candidate.identity, detail, with_kind)
         if key not in self._made:
-            shown = extract(candidate, detail, self._marks)
+            short = self._look.compact
+            shown = extract(candidate, detail, self._marks, line_chars=SHORT_LINE_CHARS if short else LINE_CHARS)
             block = self._look.block(
-                label_of(candidate, with_kind=with_kind),
+                label_of(candidate, with_kind=with_kind and not short, with_date=not short),
                 shown.text,
                 cut_before=shown.span[0] > 0,
                 cut_after=shown.span[1] < shown.full_length,
@@ -73,7 +74,7 @@ class Packer:
         Args:
             budget: Tokens for the memories alone.
         """
-        with_kind = self._look.compact or shared_kind(candidates) is None
+        with_kind = shared_kind(candidates) is None
         placed: list[Placed] = []
         left: list[Candidate] = []
         spent, tier = 0, 0
