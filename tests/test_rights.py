@@ -20,7 +20,7 @@ from tripwires import COMMON, MARKERS, SCOPES, plant, shown_to
 
 TENANT_TABLES = (
     *("memories", "windows", "vectors", "codes", "pending", "terms"),
-    *("scope_statistics", "aliases", "feedback", "reinforcement", "history"),
+    *("scope_statistics", "aliases", "feedback", "reinforcement", "history", "untranslated"),
 )
 # Select, Insert, Update, Delete; a small letter: some columns only.
 RIGHTS = {
@@ -30,9 +30,10 @@ RIGHTS = {
         "vectors": "SIUD",
         "codes": "SIUD",
         "pending": "SIUD",
-        "aliases": "SIuD",
+        "untranslated": "SIUD",
+        "aliases": "SiuD",
         "feedback": "SIu-",
-        "history": "SI--",
+        "history": "Si--",
         **dict.fromkeys(("terms", "scope_statistics", "reinforcement", "settings", "fusion_config"), "S---"),
         **dict.fromkeys(("kinds", "embedding_space", "centres", "migrations"), "S---"),
         "eval_runs": "----",
@@ -41,7 +42,7 @@ RIGHTS = {
         **dict.fromkeys(("memories", "windows", "vectors", "codes", "pending", "terms", "scope_statistics"), "S---"),
         **dict.fromkeys(("aliases", "reinforcement", "settings", "fusion_config", "kinds"), "S---"),
         **dict.fromkeys(("embedding_space", "centres"), "S---"),
-        **dict.fromkeys(("feedback", "history", "migrations", "eval_runs"), "----"),
+        **dict.fromkeys(("feedback", "history", "untranslated", "migrations", "eval_runs"), "----"),
     },
     "lore_service": {
         **dict.fromkeys(TENANT_TABLES, "SIUD"),
@@ -62,6 +63,9 @@ def admin(create_database: Callable[..., str], template: str) -> Iterator[str]:
             # What only other operations would write: a row of everybody's in every table.
             connection.execute(
                 "INSERT INTO feedback (org, key, voter, useful) SELECT m.org, m.key, m.owner, true FROM memories AS m"
+            )
+            connection.execute(
+                "INSERT INTO untranslated (org, key, owner) SELECT m.org, m.key, m.owner FROM memories AS m"
             )
             connection.execute(
                 "INSERT INTO reinforcement (org, key, multiplier, useful, misleading)"
@@ -96,7 +100,7 @@ _MEMORY_OWN = "m.org = %(org)s AND m.owner = %(user)s"
 _PART = "t.org = %(org)s AND t.owner IN ('', %(user)s)"
 READABLE = {
     **dict.fromkeys(TENANT_TABLES, _MEMORY_VISIBLE),
-    **dict.fromkeys(("codes", "pending"), _MEMORY_OWN),
+    **dict.fromkeys(("codes", "pending", "untranslated"), _MEMORY_OWN),
     **dict.fromkeys(("terms", "scope_statistics"), _PART),
     "aliases": f"(t.key IS NULL AND t.org = %(org)s) OR ({_MEMORY_VISIBLE})",
     "feedback": f"{_MEMORY_VISIBLE} AND t.voter = %(user)s",
@@ -112,6 +116,7 @@ UPDATES = {
     "vectors": "live = false",
     "codes": "live = false",
     "pending": "attempts = 7",
+    "untranslated": "attempts = 7",
     "aliases": "name = 'renamed'",
     "feedback": "useful = false",
 }
@@ -356,6 +361,9 @@ FORGERIES = [
     "INSERT INTO pending (org, space, key, owner) VALUES ('acme', 1, %(ben)s, 'ana')",
     "INSERT INTO pending (org, space, key, owner) VALUES ('acme', 1, %(ben)s, 'ben')",
     "UPDATE pending SET owner = 'ben'",
+    "INSERT INTO untranslated (org, key, owner) VALUES ('acme', %(ben)s, 'ana')",
+    "INSERT INTO untranslated (org, key, owner) VALUES ('acme', %(shared)s, 'ana')",
+    "UPDATE untranslated SET owner = 'ben'",
     # names of others' memories, and names that claim to be shared
     "INSERT INTO aliases (org, folded, name, key, owner, shared) VALUES ('acme', 'f', 'f', %(ben)s, 'ana', false)",
     "INSERT INTO aliases (org, folded, name, key, owner, shared) VALUES ('acme', 'f', 'f', %(shared)s, 'ana', true)",
