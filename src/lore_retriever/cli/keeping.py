@@ -83,7 +83,8 @@ def status(settings: Settings) -> None:
         for name, value in facts.items():
             if value not in (None, (), []):
                 text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
-                console().print(Text.assemble((f"{name.replace('_', ' '):>16}  ", "dim"), shown(text)))
+                line = Text.assemble((f"{name.replace('_', ' '):>16}  ", "dim"), shown(text))
+                console().print(line, soft_wrap=True)
     found.require_current()
 
 

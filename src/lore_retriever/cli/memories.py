@@ -149,7 +149,7 @@ def context(
         return
     if made.text:
         print(shown(made.text))
-    left_out = f", {len(made.dropped)} memories left out" if made.dropped else ""
+    left_out = f"; left out: {len(made.dropped)}" if made.dropped else ""
     status_line(f"{made.used_tokens:,} of {made.budget_tokens:,} tokens ({made.counter}){left_out}")
     if made.degraded:
         status_line(f"degraded: {made.degraded}")
