@@ -260,14 +260,34 @@ def test_memories_that_were_never_nodes_come_as_text_nodes(side: Side) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["text", [1], {"type": 7, "relationships": []}, {"relationships": {"1": 5}}, {"start_char_idx": "x"}]
+    "content",
+    [
+        "text",
+        [1],
+        {"type": 7, "relationships": []},
+        {"relationships": {"1": 5}},
+        {"start_char_idx": "x"},
+        {"text_template": "{content:>999999999}{metadata_str}"},
+        {"text_template": "{content.__class__}"},
+        {"text_template": "{secret}"},
+        {"metadata_template": "{key!r}"},
+        {"metadata_template": "{"},
+    ],
 )
 def test_metadata_that_only_looks_like_a_node_s_is_shown_as_text(ana: Memories, content: Any) -> None:
     ana.remember("Ana prefers tea.", id="tea", metadata={"_node_content": content, "who": "ana"})
     store = LoreVectorStore(memories=ana)
     [found] = store.query(asked("tea")).nodes
     assert (found.text, found.metadata["who"]) == ("Ana prefers tea.", "ana")
+    assert found.get_content(MetadataMode.LLM) == "who: ana\n\nAna prefers tea."
     assert store.get_nodes()[0].text == "Ana prefers tea."
+
+
+def test_a_template_that_does_more_than_put_texts_together_is_refused(ana: Memories) -> None:
+    store = LoreVectorStore(memories=ana)
+    with pytest.raises(InvalidInput, match=r"text_template of node 'n'.*content and metadata_str"):
+        store.add([TextNode(id_="n", text="x", text_template="{content:>999999999}")])
+    assert store.get_nodes() == []
 
 
 # --- get and delete

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from string import Formatter
 from typing import Any, Final
 
 from lore_retriever.annotations import (
@@ -154,6 +155,12 @@ def _packed(node: BaseNode, metadata: Mapping[str, Any]) -> dict[str, Any]:
     content = {key: value for key, value in dumped.items() if key not in _HELD_ELSEWHERE}
     if node.class_name() != TextNode.class_name():
         content["type"] = node.class_name()
+    for name, names in _TEMPLATES.items():
+        if name in content and not _is_harmless(content[name], names):
+            raise InvalidInput(
+                f"the {name} of node {node.node_id!r} is {content[name]!r:.80}; it may hold {' and '.join(sorted(names))}"
+                " in braces, as they are, and no other field."
+            )
     if isinstance(content.get("text_resource"), dict):
         resource = {
             key: value for key, value in content["text_resource"].items() if key != "text" and value is not None
@@ -204,6 +211,26 @@ def _opened(stored: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return metadata, content
 
 
+_TEMPLATES: Final[Mapping[str, frozenset[str]]] = {
+    "text_template": frozenset({"content", "metadata_str"}),
+    "metadata_template": frozenset({"key", "value"}),
+}
+
+
+def _is_harmless(template: object, names: frozenset[str]) -> bool:
+    """Whether formatting a template that somebody stored does no more than put texts together.
+
+    A colleague's shared memory may hold any template; one could reach into objects, or pad to gigabytes.
+    """
+    if not isinstance(template, str):
+        return False
+    try:
+        fields = list(Formatter().parse(template))
+    except ValueError:
+        return False
+    return all(name is None or (name in names and not spec and not conversion) for _, name, spec, conversion in fields)
+
+
 def _built(
     kinds: Mapping[str, type[BaseNode]],
     *,
@@ -222,6 +249,9 @@ def _built(
     else:
         own["text"] = text
     try:
+        for name, names in _TEMPLATES.items():
+            if name in content and not _is_harmless(content[name], names):
+                raise ValueError(f"its {name} is {content[name]!r:.80}")
         relationships = content.pop("relationships", {})
         content["relationships"] = {key: _unrelated(value, metadata) for key, value in relationships.items()}
         for name in _EXCLUDED_KEYS:
