@@ -111,7 +111,8 @@ def measure(conninfo: str, asked: list[Question], shape: Shape, rounds: int) -> 
         for turn in range(rounds + 1):
             for question, pair in zip(asked, stems, strict=True):
                 embedder.next = question.vector.tolist()
-                params = {
+                params: dict[str, Any] = {
+                    "candidates": max(80, codes * 384 // max(384, shape.dimensions)),
                     "org": question.org,
                     "user": question.user,
                     "stems": pair,
