@@ -108,13 +108,16 @@ def _tells_of_a_dropped_space(error: Exception) -> bool:
     return error.diag.constraint_name in ("embedding_space_dropped", "windows_space_fkey", "pending_space_fkey")
 
 
+def _was_cut(error: Exception) -> bool:
+    return isinstance(error, psycopg.OperationalError) and not isinstance(
+        error, PoolTimeout | PoolClosed | pg.QueryCanceled | pg.DeadlockDetected | pg.SerializationFailure
+    )
+
+
 def _may_retry(error: Exception, tries: int) -> bool:
     again = isinstance(error, pg.DeadlockDetected | pg.SerializationFailure)
     # A cut connection leaves it open whether the commit arrived. Every write is keyed by id, so doing it again is safe.
-    cut = isinstance(error, psycopg.OperationalError) and not isinstance(
-        error, PoolTimeout | PoolClosed | pg.QueryCanceled
-    )
-    return (again or cut) and tries < MOST_TRIES
+    return (again or _was_cut(error)) and tries < MOST_TRIES
 
 
 def _embedded(vectors: Sequence[Vector], step: Embed, dimensions: int) -> list[list[float]]:
@@ -211,6 +214,8 @@ class Driver:
                     mended = translated(error)
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
+                if _was_cut(error):
+                    self.pool.check()  # a restarted server has cut the others, too
 
 
 def _run(connection: psycopg.Connection[Any], body: Body, access: Access) -> Any:
@@ -277,6 +282,8 @@ class AsyncDriver:
                     mended = translated(error)
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
+                if _was_cut(error):
+                    await self.pool.check()
 
 
 async def _arun(connection: psycopg.AsyncConnection[Any], body: Body, access: Access) -> Any:
