@@ -1,0 +1,457 @@
+"""Opening, sharing, losing and closing connections; event loops and threads."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from lore_retriever import (
+    AsyncMemoryStore,
+    EmbeddingSpaceMismatch,
+    InvalidInput,
+    MemoryStore,
+    PermissionDenied,
+    SchemaMismatch,
+    Scope,
+    StoreUnavailable,
+)
+from lore_retriever.admin import StoreAdmin
+from lore_retriever.steps import Statement, Transact
+from lore_retriever.testing import HashEmbedder
+from support import as_application, kept_database, opened
+
+EMBEDDER = HashEmbedder(32)
+BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sql(Statement):
+    """A statement of a test's own."""
+
+    text: Any = ""
+
+    @property
+    def sql(self) -> Any:
+        return self.text
+
+
+def operation(text: str, **params: Any) -> Any:
+    """An operation of one statement in one transaction; its result is the rows."""
+
+    def body() -> Any:
+        return (yield Sql("test", params, text))
+
+    return (yield Transact(body))
+
+
+@pytest.fixture(scope="module")
+def admin(create_database: Callable[..., str], template: str) -> Iterator[str]:
+    with kept_database(create_database, template) as conninfo:
+        with MemoryStore.connect(as_application(conninfo), embedder=EMBEDDER) as store:
+            store.as_user("acme", "ana").remember("the walrus census", id="m")
+        yield conninfo
+
+
+@pytest.fixture(scope="module")
+def application(admin: str) -> str:
+    return as_application(admin)
+
+
+def kill_backends(admin: str) -> int:
+    """Cut every application connection of the database; how many there were."""
+    with psycopg.connect(admin, autocommit=True) as connection:
+        cut = connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchall()
+    return len(cut)
+
+
+SCOPE = Scope(org="acme", user="ana")
+
+
+# --- opening ---
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"host": "127.0.0.1", "port": 1}, "no connection within 0.5 s"),
+        ({"dbname": "no_such_database"}, "no connection within 0.5 s"),
+        ({"user": "no_such_role"}, "no connection within 0.5 s"),
+        ({"host": "no-such-host.invalid"}, "no connection within 0.5 s"),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_named_in_time(
+    application: str, kind: str, change: dict[str, Any], said: str
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match=said), opened(kind, make_conninfo(application, **change), timeout_s=0.5):
+        pass
+    assert time.monotonic() - began < 5
+
+
+@BOTH
+def test_a_database_without_a_store_is_named_with_the_way_out(empty_database: str, kind: str) -> None:
+    with opened(kind, empty_database) as store:
+        for attempt in (lambda v: v.recall("x"), lambda v: v.remember("x"), lambda v: v.list(), lambda v: v.get("m")):
+            with pytest.raises(SchemaMismatch, match="lore-retriever migrate"):
+                attempt(store.as_user("acme", "ana"))
+
+
+def test_a_store_without_a_space_says_that_an_embedder_is_needed(empty_database: str) -> None:
+    StoreAdmin.connect(empty_database).migrate()
+    with (
+        MemoryStore.connect(empty_database) as store,
+        pytest.raises(EmbeddingSpaceMismatch, match=r"no embedding space yet.*migrate"),
+    ):
+        store.as_user("acme", "ana").recall("x")
+    with MemoryStore.connect(empty_database, embedder=EMBEDDER) as store:
+        assert store.migrate() == []
+        assert store.as_user("acme", "ana").recall("x").hits == ()
+
+
+@BOTH
+def test_a_login_role_outside_lore_user_is_refused_with_the_grant(admin: str, kind: str) -> None:
+    with psycopg.connect(admin, autocommit=True) as connection:
+        if connection.execute("SELECT FROM pg_roles WHERE rolname = 'lore_test_stranger'").fetchone() is None:
+            connection.execute("CREATE ROLE lore_test_stranger LOGIN PASSWORD 'app'")
+    stranger = make_conninfo(admin, user="lore_test_stranger", password="app")
+    refused = pytest.raises(PermissionDenied, match=r'set role "lore_user".*GRANT lore_user TO')
+    with opened(kind, stranger) as store, refused:
+        store.as_user("acme", "ana").recall("x")
+
+
+@BOTH
+def test_a_store_of_an_application_cannot_migrate_or_maintain(application: str, kind: str) -> None:
+    with opened(kind, application) as store:
+        for attempt in (store.migrate, store.maintain):
+            with pytest.raises(PermissionDenied, match=r"MemoryStore.admin|--admin-database"):
+                attempt()
+        assert store.as_user("acme", "ana").recall("walrus").hits
+
+
+@BOTH
+def test_a_store_opened_with_rights_enough_migrates_and_maintains(empty_database: str, kind: str) -> None:
+    with opened(kind, empty_database) as store:
+        assert store.migrate()
+        assert store.migrate() == []
+        store.as_user("acme", "ana").remember("walrus")
+        assert store.maintain()["parts"] == 1
+
+
+def test_a_password_is_asked_for_at_each_connection(application: str) -> None:
+    asked = []
+
+    def password() -> str:
+        asked.append(1)
+        return "app"
+
+    without = make_conninfo(**(psycopg.conninfo.conninfo_to_dict(application) | {"password": None}))
+    with MemoryStore.connect(without, embedder=EMBEDDER, password=password, min_size=2, max_size=2) as store:
+        assert store.as_user("acme", "ana").recall("walrus").hits
+    assert len(asked) == 2
+
+
+async def test_an_asynchronous_store_asks_for_its_password_too(application: str) -> None:
+    asked = []
+    without = make_conninfo(**(psycopg.conninfo.conninfo_to_dict(application) | {"password": None}))
+    async with AsyncMemoryStore.connect(without, embedder=EMBEDDER, password=lambda: asked.append(1) or "app") as store:  # type: ignore[func-returns-value]
+        assert (await store.as_user("acme", "ana").recall("walrus")).hits
+    assert asked == [1]
+
+
+@pytest.mark.parametrize("autocommit", [True, False])
+def test_a_pool_of_one_s_own_is_used_and_left_open(application: str, autocommit: bool) -> None:
+    with ConnectionPool(application, min_size=1, max_size=2, kwargs={"autocommit": autocommit}, open=True) as pool:
+        with MemoryStore.connect(pool, embedder=EMBEDDER) as store:
+            assert store.as_user("acme", "ana").recall("walrus").hits
+            store.as_user("acme", "ana").update("m", pinned=False)
+        with pool.connection() as connection:
+            assert connection.autocommit is autocommit
+            assert connection.execute("SELECT current_user").fetchone() == ("lore_test_app",)
+
+
+async def test_an_asynchronous_pool_of_one_s_own_is_used_and_left_open(application: str) -> None:
+    async with AsyncConnectionPool(application, min_size=1, max_size=2, open=False) as pool:
+        async with AsyncMemoryStore.connect(pool, embedder=EMBEDDER) as store:
+            assert (await store.as_user("acme", "ana").recall("walrus")).hits
+        async with pool.connection() as connection:
+            assert await (await connection.execute("SELECT 1")).fetchone() == (1,)
+
+
+@BOTH
+def test_statements_need_not_be_prepared(application: str, admin: str, kind: str) -> None:
+    def prepared(threshold: int | None) -> int:
+        with opened(kind, application, min_size=1, max_size=1, prepare_threshold=threshold) as store:
+            for _ in range(8):
+                assert store.as_user("acme", "ana").recall("walrus").hits
+            rows = store.perform(operation("SELECT count(*) AS n FROM pg_prepared_statements"), SCOPE)
+        return int(rows[0]["n"])
+
+    assert prepared(None) == 0
+    assert prepared(2) > 0
+
+
+async def test_a_store_can_be_awaited_entered_or_opened_once(application: str) -> None:
+    awaited = await AsyncMemoryStore.connect(application, embedder=EMBEDDER)
+    assert (await awaited.as_user("acme", "ana").recall("walrus")).hits
+    assert await awaited is awaited
+    await awaited.close()
+    async with AsyncMemoryStore.connect(application, embedder=EMBEDDER) as entered:
+        assert (await entered.as_user("acme", "ana").recall("walrus")).hits
+    unopened = AsyncMemoryStore.connect(application, embedder=EMBEDDER)
+    with pytest.raises(StoreUnavailable, match="not open yet"):
+        await unopened.as_user("acme", "ana").recall("walrus")
+
+
+@BOTH
+def test_a_closed_store_says_so(application: str, kind: str) -> None:
+    with opened(kind, application) as store:
+        ana = store.as_user("acme", "ana")
+        assert ana.recall("walrus").hits
+        store.close()
+        with pytest.raises(StoreUnavailable, match="closed"):
+            ana.recall("walrus")
+        store.close()
+
+
+def test_leaving_the_block_closes_the_connections(application: str, admin: str) -> None:
+    def connections() -> int:
+        with psycopg.connect(admin) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'lore_test_app'"
+            ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    before = connections()
+    with MemoryStore.connect(application, embedder=EMBEDDER, min_size=3) as store:
+        assert store.as_user("acme", "ana").recall("walrus").hits
+        assert connections() >= before + 1
+    deadline = time.monotonic() + 5
+    while connections() > before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert connections() == before
+
+
+# --- losing connections, and giving them back ---
+
+
+@BOTH
+def test_the_next_call_recovers_from_cut_connections(application: str, admin: str, kind: str) -> None:
+    with opened(kind, application, min_size=6, max_size=6) as store:
+        ana = store.as_user("acme", "ana")
+        assert ana.recall("walrus").hits
+        for call in (lambda: ana.recall("walrus").hits, lambda: ana.remember("again", id="again"), lambda: ana.list()):
+            assert kill_backends(admin) >= 6
+            assert call()
+
+
+@BOTH
+def test_a_connection_cut_in_every_try_is_one_clear_error(application: str, kind: str) -> None:
+    cutting = "DO $$ BEGIN RAISE 'terminating connection' USING ERRCODE = 'admin_shutdown'; END $$"
+    with opened(kind, application, min_size=1, max_size=2) as store:
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="did not answer"):
+            store.perform(operation(cutting), SCOPE)
+        assert time.monotonic() - began < 5
+        assert store.as_user("acme", "ana").recall("walrus").hits
+
+
+@BOTH
+def test_searches_that_find_nothing_or_fail_give_their_connections_back(application: str, kind: str) -> None:
+    with opened(kind, application, min_size=2, max_size=2, timeout_s=5) as store:
+        nobody = store.as_user("nowhere", "nobody")
+        assert nobody.recall("x").hits == ()
+        for _ in range(200):
+            assert nobody.recall("walrus").hits == ()
+        for _ in range(200):
+            with pytest.raises(InvalidInput):
+                store.perform(operation("SELECT recall(ARRAY['x'], NULL, 0)"), SCOPE)
+        pool = store._target._driver.pool
+        deadline = time.monotonic() + 5
+        while pool.get_stats()["pool_available"] < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        stats = pool.get_stats()
+        assert (stats["pool_size"], stats["pool_available"], stats.get("requests_waiting", 0)) == (2, 2, 0)
+
+
+@BOTH
+def test_an_exhausted_pool_is_one_clear_error(application: str, kind: str) -> None:
+    if kind == "sync":
+        with MemoryStore.connect(application, embedder=EMBEDDER, min_size=1, max_size=1, timeout_s=0.3) as store:
+            ana = store.as_user("acme", "ana")
+            ana.recall("walrus")
+            with ThreadPoolExecutor(1) as threads:
+                busy = threads.submit(store.perform, operation("SELECT pg_sleep(1)"), SCOPE)
+                time.sleep(0.2)
+                with pytest.raises(StoreUnavailable, match="give the pool more connections"):
+                    ana.recall("walrus")
+                busy.result()
+            assert ana.recall("walrus").hits
+        return
+
+    async def main() -> None:
+        connect = AsyncMemoryStore.connect(application, embedder=EMBEDDER, min_size=1, max_size=1, timeout_s=0.3)
+        async with connect as store:
+            ana = store.as_user("acme", "ana")
+            await ana.recall("walrus")
+            busy = asyncio.create_task(store.perform(operation("SELECT pg_sleep(1)"), SCOPE))
+            await asyncio.sleep(0.2)
+            with pytest.raises(StoreUnavailable, match="give the pool more connections"):
+                await ana.recall("walrus")
+            await busy
+            assert (await ana.recall("walrus")).hits
+
+    asyncio.run(main())
+
+
+def test_a_statement_that_takes_too_long_is_cut_by_the_server_s_time_out(application: str) -> None:
+    options = {"options": "-c statement_timeout=200"}
+    with MemoryStore.connect(application, embedder=EMBEDDER, connect_options=options) as store:
+        with pytest.raises(StoreUnavailable, match="time-out"):
+            store.perform(operation("SELECT pg_sleep(5)"), SCOPE)
+        assert store.as_user("acme", "ana").recall("walrus").hits
+
+
+# --- threads and event loops ---
+
+
+def test_threads_share_a_store(application: str) -> None:
+    with MemoryStore.connect(application, embedder=EMBEDDER, max_size=3) as store, ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: store.as_user("acme", "ana").recall("walrus").hits[0].id, range(40)))
+    assert found == ["m"] * 40
+
+
+def test_a_synchronous_store_works_inside_a_running_loop(application: str) -> None:
+    async def notebook() -> str:
+        with MemoryStore.connect(application, embedder=EMBEDDER) as store:
+            return store.as_user("acme", "ana").recall("walrus").hits[0].id
+
+    assert asyncio.run(notebook()) == "m"
+
+
+def test_a_synchronous_store_serves_one_loop_after_another(application: str) -> None:
+    with MemoryStore.connect(application, embedder=EMBEDDER) as store:
+
+        async def main() -> str:
+            return (await asyncio.to_thread(store.as_user("acme", "ana").recall, "walrus")).hits[0].id
+
+        assert [asyncio.run(main()) for _ in range(2)] == ["m", "m"]
+
+
+def test_an_asynchronous_store_can_be_opened_in_one_loop_after_another(application: str) -> None:
+    async def main() -> str:
+        async with AsyncMemoryStore.connect(application, embedder=EMBEDDER) as store:
+            return (await store.as_user("acme", "ana").recall("walrus")).hits[0].id
+
+    assert [asyncio.run(main()) for _ in range(2)] == ["m", "m"]
+
+
+def test_another_loop_is_told_so_and_does_not_hang(application: str) -> None:
+    with asyncio.Runner() as home:
+        store = home.run(AsyncMemoryStore.connect(application, embedder=EMBEDDER).open())
+        ana = store.as_user("acme", "ana")
+        assert home.run(ana.recall("walrus")).hits
+        outcome: list[Any] = []
+
+        def elsewhere() -> None:
+            try:
+                asyncio.run(asyncio.wait_for(ana.recall("walrus"), 5))
+            except Exception as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert isinstance(outcome[0], StoreUnavailable)
+        assert "another event loop" in str(outcome[0])
+        assert home.run(ana.recall("walrus")).hits
+        assert store.blocking().as_user("acme", "ana").recall("walrus").hits
+        home.run(store.close())
+
+
+async def test_twenty_searches_at_once_share_three_connections(application: str) -> None:
+    async with AsyncMemoryStore.connect(application, embedder=EMBEDDER, max_size=3) as store:
+        ana = store.as_user("acme", "ana")
+        recalls = await asyncio.gather(*(ana.recall("walrus") for _ in range(20)))
+    assert [recall.hits[0].id for recall in recalls] == ["m"] * 20
+
+
+async def test_a_search_cancelled_in_mid_query_leaves_the_pool_whole(application: str) -> None:
+    async with AsyncMemoryStore.connect(application, embedder=EMBEDDER, min_size=2, max_size=2, timeout_s=5) as store:
+        ana = store.as_user("acme", "ana")
+        await ana.recall("walrus")
+        for wait in (0.05, 0.0, 0.01, 0.1):
+            began = time.monotonic()
+            tasks = [asyncio.create_task(store.perform(operation("SELECT pg_sleep(30)"), SCOPE)) for _ in range(2)]
+            tasks += [asyncio.create_task(ana.recall("walrus")) for _ in range(3)]
+            await asyncio.sleep(wait)
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(result, asyncio.CancelledError) for result in results[:2])
+            assert (await ana.recall("walrus")).hits
+            assert time.monotonic() - began < 5
+
+
+async def test_a_write_cancelled_in_mid_transaction_stores_nothing(application: str) -> None:
+    def writing() -> Any:
+        def body() -> Any:
+            insert = "INSERT INTO memories (org, owner, id, content) VALUES (scope_org(), scope_user(), 'half', 'x')"
+            yield Sql("test", {}, insert)
+            yield Sql("test", {}, "SELECT pg_sleep(30)")
+
+        yield Transact(body)
+
+    async with AsyncMemoryStore.connect(application, embedder=EMBEDDER, max_size=1) as store:
+        task = asyncio.create_task(store.perform(writing(), SCOPE))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert "half" not in [memory.id for memory in await store.as_user("acme", "ana").list()]
+
+
+@pytest.mark.filterwarnings("default::ResourceWarning")
+def test_a_program_may_end_without_closing(application: str) -> None:
+    """Forgetting to close costs a warning of the pool's at most; nothing hangs, no coroutine is left unawaited."""
+    import subprocess
+    import sys
+
+    program = f"""
+import asyncio, sys
+from lore_retriever import AsyncMemoryStore, MemoryStore
+from lore_retriever.testing import HashEmbedder
+async def main():
+    store = await AsyncMemoryStore.connect({application!r}, embedder=HashEmbedder(32))
+    assert (await store.as_user("acme", "ana").recall("walrus")).hits
+if sys.argv[1] == "async":
+    asyncio.run(main())
+else:
+    store = MemoryStore.connect({application!r}, embedder=HashEmbedder(32))
+    assert store.as_user("acme", "ana").recall("walrus").hits
+print("done")
+"""
+    for kind in ("sync", "async"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, kind], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+        assert "never awaited" not in done.stderr
+        assert "Traceback" not in done.stderr
+    gc.collect()
