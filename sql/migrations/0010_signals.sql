@@ -1,4 +1,4 @@
--- Feedback becomes reinforcement. Locks: SHARE on memories while its index is built.
+-- Signals: feedback becomes reinforcement; what leaves with a user. Locks: SHARE on memories while its index is built.
 
 SET LOCAL ROLE lore_owner;
 
@@ -93,6 +93,91 @@ BEGIN
     RETURN changed;
 END
 $$;
+
+-- name: forget_user
+-- One row per table that held something of a user of an organisation: how many rows are gone, or no longer name the user.
+-- Memories go with their windows, vectors, votes, names and history; the user's votes on others' memories go, and those
+-- are counted anew; names that the user gave to the organisation stay and lose the giver. For the service role.
+CREATE FUNCTION forget_user(in_org text, of_user text) RETURNS TABLE (place text, rows bigint)
+    LANGUAGE plpgsql
+    SET search_path FROM CURRENT
+    AS $$
+#variable_conflict use_column
+DECLARE
+    gone bigint[];
+    names text[];
+    voted bigint[];
+    had_shared boolean;
+BEGIN
+    SELECT coalesce(array_agg(m.key), '{}'), coalesce(array_agg(m.id), '{}'), coalesce(bool_or(m.visibility = 'shared'), false)
+    INTO gone, names, had_shared
+    FROM (SELECT i.key, i.id, i.visibility FROM memories AS i WHERE i.org = in_org AND i.owner = of_user ORDER BY i.key FOR UPDATE) AS m;
+    place := 'windows';
+    SELECT count(*) INTO rows FROM windows AS w WHERE w.org = in_org AND w.key = ANY (gone);
+    RETURN NEXT;
+    place := 'vectors';
+    SELECT count(*) INTO rows FROM vectors AS v WHERE v.org = in_org AND v.key = ANY (gone);
+    RETURN NEXT;
+    place := 'history';
+    SELECT count(*) INTO rows FROM history AS h WHERE h.org = in_org AND h.key = ANY (gone);
+    RETURN NEXT;
+    place := 'aliases';
+    SELECT count(*) INTO rows FROM aliases AS a WHERE a.org = in_org AND a.key = ANY (gone);
+    RETURN NEXT;
+    place := 'votes received';
+    SELECT count(*) INTO rows FROM feedback AS f WHERE f.org = in_org AND f.key = ANY (gone);
+    RETURN NEXT;
+    place := 'memories';
+    DELETE FROM memories AS m WHERE m.org = in_org AND m.owner = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+
+    place := 'votes given';
+    voted := ARRAY(SELECT DISTINCT f.key FROM feedback AS f WHERE f.org = in_org AND f.voter = of_user ORDER BY 1);
+    PERFORM FROM reinforcement AS r WHERE r.org = in_org AND r.key = ANY (voted) ORDER BY r.key FOR UPDATE;
+    DELETE FROM feedback AS f WHERE f.org = in_org AND f.voter = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+    UPDATE reinforcement AS r
+    SET useful = c.useful, misleading = c.misleading, multiplier = c.multiplier, refreshed_at = now()
+    FROM (SELECT v.key, n.* FROM unnest(voted) AS v(key) CROSS JOIN LATERAL counted_votes(in_org, v.key) AS n) AS c
+    WHERE r.org = in_org AND r.key = c.key;
+
+    place := 'names given to the organisation';
+    UPDATE aliases AS a SET owner = '' WHERE a.org = in_org AND a.owner = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+    place := 'mentions as successor';
+    WITH pointing AS (
+        UPDATE memories AS m SET superseded_by = NULL
+        WHERE m.org = in_org AND m.superseded_by = ANY (names)
+          AND NOT EXISTS (SELECT FROM memories AS o WHERE o.org = in_org AND o.id = m.superseded_by)
+        RETURNING 1
+    ), remembered AS (
+        UPDATE history AS h SET superseded_by = NULL
+        WHERE h.org = in_org AND h.superseded_by = ANY (names)
+          AND NOT EXISTS (SELECT FROM memories AS o WHERE o.org = in_org AND o.id = h.superseded_by)
+        RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM pointing) + (SELECT count(*) FROM remembered) INTO rows;
+    RETURN NEXT;
+
+    place := 'statistics';
+    DELETE FROM terms AS t WHERE t.org = in_org AND t.owner = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+    DELETE FROM scope_statistics AS s WHERE s.org = in_org AND s.owner = of_user;
+    IF had_shared THEN
+        PERFORM count_part(in_org, '', 0);
+    END IF;
+END
+$$;
+
+-- The texts that a memory had before are its owner's: they may date from when it was private.
+DROP POLICY user_reads ON history;
+CREATE POLICY user_reads ON history FOR SELECT TO lore_user
+    USING (org = (SELECT scope_org())
+           AND EXISTS (SELECT FROM memories AS m WHERE m.org = history.org AND m.key = history.key AND m.owner = (SELECT scope_user())));
 
 RESET ROLE;
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -50,6 +51,7 @@ from lore_retriever.spaces import (
 )
 from lore_retriever.steps import Row
 
+from lore_retriever.transfer import BeforeWrite, OnExisting, export_lines, forget_user, import_lines
 __all__ = ["LEAST_CODE_DIMENSIONS", "SpaceStatus", "StoreAdmin", "record_space"]
 
 _log = logging.getLogger("lore_retriever")
@@ -229,6 +231,30 @@ class StoreAdmin:
         return done
 
     def waiting(self) -> Row:
+    def export_jsonl(self, path: Path | str, *, org: str | None = None, user: str | None = None) -> int:
+        """Write memories to a file of JSON lines with all that belongs to them; how many lines it has.
+
+        Args:
+            org, user: Only this organisation's, or this user's.
+        """
+        count = 0
+        with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+            for line in export_lines(self, org=org, user=user):
+                file.write(line + "\n")
+                count += 1
+        return count
+
+    def import_jsonl(
+        self, path: Path | str, *, on_existing: OnExisting = "keep", before_write: BeforeWrite | None = None
+    ) -> dict[str, int]:
+        """Store what `export_jsonl` wrote, all of it or nothing: see `transfer.import_lines`."""
+        with Path(path).open(encoding="utf-8", newline="\n") as file:
+            return import_lines(self, file, on_existing=on_existing, before_write=before_write)
+
+    def forget_user(self, org: str, user: str) -> dict[str, int]:
+        """Remove every trace of a user of an organisation; how many rows of each sort that were."""
+        return forget_user(self, org, user)
+
         """Counts of memories and windows that wait for vectors in the active space: see `pending_counts`."""
         with self.service() as cursor:
             space, _ = _active(cursor)

@@ -17,6 +17,7 @@ __all__ = [
     "SECTIONS",
     "Briefing",
     "BriefingItem",
+    "Change",
     "Detail",
     "DropReason",
     "Dropped",
@@ -246,6 +247,22 @@ class Reinforcement(Record):
         useful, misleading: Votes of the last 90 days.
         multiplier: `1 + 0.15 ln(1 + useful) - 0.25 ln(1 + misleading)`, kept within 0.5 and 1.4.
     """
+
+class Change(Record):
+    """One entry in the history of a memory.
+
+    Attributes:
+        version: The version that the change ended (`updated`) or made (`invalidated`, `restored`).
+        content: The text that an update replaced; None for the other events.
+        superseded_by: The successor that an invalidation named.
+    """
+
+    version: int
+    event: Literal["updated", "invalidated", "restored"]
+    content: str | None
+    superseded_by: str | None
+    changed_at: datetime
+
 
     useful: int
     misleading: int

@@ -10,9 +10,9 @@ from lore_retriever.context import CountTokens
 from lore_retriever.explanation import Explanation
 from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import given_queries, new_memory
-from lore_retriever.operations import aliases, briefing, feedback, reading, writing
+from lore_retriever.operations import aliases, briefing, feedback, life, reading, writing
 from lore_retriever.operations.writing import StoredIds
-from lore_retriever.types import Briefing, Memory, Misled, NewMemory, Recall, Reinforcement, Scope, SectionName
+from lore_retriever.types import Briefing, Change, Memory, Misled, NewMemory, Recall, Reinforcement, Scope, SectionName
 
 if TYPE_CHECKING:
     from lore_retriever.store import AsyncMemoryStore, MemoryStore
@@ -23,6 +23,7 @@ FilterInput: TypeAlias = "Mapping[str, Any] | Filter | None"
 Page = list[Memory]
 Ids = list[str]
 Misleaders = list[Misled]
+Changes = list[Change]
 Groups = list[tuple[str, ...]]
 
 
@@ -228,6 +229,15 @@ class Memories:
         """
         self.store.perform(writing.invalidate(id, superseded_by=superseded_by), self.scope)
 
+    def history(self, id: str) -> Changes:  # noqa: A002
+        """Every change of an own memory, oldest first: texts that were replaced, invalidations, restorations.
+
+        Raises:
+            NotFound: If no memory of one's own has that id.
+        """
+        found: Changes = self.store.perform(life.history(id), self.scope)
+        return found
+
     def restore(self, id: str) -> None:  # noqa: A002
         """Make an invalidated own memory live again.
 
@@ -402,6 +412,11 @@ class AsyncMemories:
     async def invalidate(self, id: str, *, superseded_by: str | None = None) -> None:  # noqa: A002
         """As `Memories.invalidate`."""
         await self.store.perform(writing.invalidate(id, superseded_by=superseded_by), self.scope)
+
+    async def history(self, id: str) -> Changes:  # noqa: A002
+        """As `Memories.history`."""
+        found: Changes = await self.store.perform(life.history(id), self.scope)
+        return found
 
     async def restore(self, id: str) -> None:  # noqa: A002
         """As `Memories.restore`."""

@@ -1,0 +1,224 @@
+"""Memories out of a store and into another, as JSON lines; and a user out of it for good. As the service role.
+
+The first line of an export says what it is. Each further line is one memory with all that belongs to it (dates, the
+original of a translation, other names, votes, history), or one group of names of an organisation. Vectors are not
+exported: they belong to a model, and are made anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
+
+from lore_retriever.errors import InvalidInput
+from lore_retriever.inputs import checked_memory, checked_text, utc
+from lore_retriever.limits import MAX_NAME_CHARS
+from lore_retriever.queries import query
+from lore_retriever.types import NewMemory, Record
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from lore_retriever.admin import StoreAdmin
+
+__all__ = ["FORMAT", "OnExisting", "export_lines", "forget_user", "import_lines"]
+
+FORMAT = "lore-retriever export 1"
+"""What the first line of an export names."""
+
+OnExisting = Literal["keep", "replace"]
+BeforeWrite = Callable[[NewMemory], NewMemory | None]
+
+_PAGE = 500
+_BATCH = 200
+
+
+class _Vote(Record):
+    voter: str
+    recall_id: str = ""
+    useful: bool
+    created_at: datetime
+
+
+class _Change(Record):
+    version: int
+    event: Literal["updated", "invalidated", "restored"]
+    content: str | None = None
+    superseded_by: str | None = None
+    changed_at: datetime
+
+
+class _Line(NewMemory):
+    """One memory of an export."""
+
+    id: str
+    org: str
+    owner: str
+    created_at: datetime
+    updated_at: datetime | None = None
+    invalidated_at: datetime | None = None
+    superseded_by: str | None = None
+    version: int = 1
+    content_original: str | None = None
+    translation: Literal["done", "pending", "failed"] | None = None
+    feedback: tuple[_Vote, ...] = ()
+    history: tuple[_Change, ...] = ()
+
+
+class _Names(Record):
+    """One group of names of an export."""
+
+    org: str
+    names: tuple[str, ...]
+    owner: str = ""
+
+
+def export_lines(admin: StoreAdmin, *, org: str | None = None, user: str | None = None) -> Iterator[str]:
+    """The lines of an export: everything, one organisation, or one user's memories; each without a line break.
+
+    Groups of names go with an organisation, not with a user. Memories that change meanwhile are exported before or
+    after their change; each is whole.
+    """
+    yield json.dumps({"format": FORMAT})
+    place: dict[str, Any] = {"after_org": "", "after_key": 0}
+    while True:
+        with admin.service() as cursor:
+            rows = cursor.execute(
+                query("export_memories"), place | {"org": org, "owner": user, "limit": _PAGE}
+            ).fetchall()
+        yield from (json.dumps({"memory": row["line"]}, ensure_ascii=False) for row in rows)
+        if len(rows) < _PAGE:
+            break
+        place = {"after_org": rows[-1]["org"], "after_key": rows[-1]["key"]}
+    if user is None:
+        with admin.service() as cursor:
+            groups = cursor.execute(query("export_alias_groups"), {"org": org}).fetchall()
+        yield from (json.dumps({"names": row["line"]}, ensure_ascii=False) for row in groups)
+
+
+def import_lines(
+    admin: StoreAdmin,
+    lines: Iterable[str],
+    *,
+    on_existing: OnExisting = "keep",
+    before_write: BeforeWrite | None = None,
+) -> dict[str, int]:
+    """Store what an export holds, all of it or nothing; how many memories were stored, kept and refused, and names.
+
+    Ids, dates, originals, other names, votes and history come as they were. Vectors wait for `embed`.
+
+    Args:
+        on_existing: What happens to a memory whose owner has one of that id: `keep` what is there, or `replace` it.
+            One whose id a colleague shares already is kept out either way.
+        before_write: Looks at each memory; returns it, another in its place, or None to leave it out.
+
+    Raises:
+        InvalidInput: Naming the first line that cannot be stored.
+    """
+    if on_existing not in ("keep", "replace"):
+        raise InvalidInput(f"on_existing is {on_existing!r}; give 'keep' or 'replace'.")
+    counts = {"stored": 0, "kept": 0, "refused": 0, "names": 0}
+    batch: list[dict[str, Any]] = []
+    with admin.service() as cursor:
+        for number, line in enumerate(lines, start=1):
+            read = _read(line, number)
+            if isinstance(read, _Names):
+                counts["names"] += _store_names(cursor, read)
+            elif isinstance(read, _Line):
+                ready = _ready(read, before_write, f"line {number}")
+                counts["refused"] += ready is None
+                batch += [] if ready is None else [ready]
+            if len(batch) >= _BATCH:
+                _store(cursor, batch, on_existing, counts)
+                batch = []
+        _store(cursor, batch, on_existing, counts)
+        cursor.execute("SELECT refresh_reinforcement()")
+        cursor.execute("SELECT rebuild_statistics()")
+    return counts
+
+
+def forget_user(admin: StoreAdmin, org: str, user: str) -> dict[str, int]:
+    """Remove every trace of a user of an organisation; how many rows of each sort that were."""
+    names = {
+        "org": checked_text(org, what="org", most=MAX_NAME_CHARS),
+        "owner": checked_text(user, what="user", most=MAX_NAME_CHARS),
+    }
+    with admin.service() as cursor:
+        rows = cursor.execute(query("forget_user"), names).fetchall()
+    return {row["place"]: row["rows"] for row in rows}
+
+
+def _read(line: str, number: int) -> _Line | _Names | None:
+    """What a line says; None for the first one, and for a blank one."""
+    if not line.strip():
+        return None
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"line {number} is not JSON: {error}.") from error
+    if not isinstance(row, dict) or len(row) != 1 or not {"format", "memory", "names"} & set(row):
+        raise InvalidInput(f"line {number} is {line[:80]!r}; an export holds `format`, `memory` and `names` lines.")
+    if "format" in row:
+        if row["format"] != FORMAT:
+            raise InvalidInput(f"line {number}: the format is {row['format']!r}; this version reads {FORMAT!r}.")
+        return None
+    try:
+        return _Line(**row["memory"]) if "memory" in row else _Names(**row["names"])
+    except (ValidationError, TypeError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+        where = ".".join(str(part) for part in first["loc"]) or "it"
+        raise InvalidInput(f"line {number}: {where} cannot be read: {str(first["msg"]).lower()}.") from error
+
+
+def _ready(line: _Line, before_write: BeforeWrite | None, what: str) -> dict[str, Any] | None:
+    """The line as the database takes it, or None where it is refused."""
+    given: NewMemory | None = NewMemory(**line.model_dump(include=set(NewMemory.model_fields)))
+    if before_write is not None and given is not None:
+        given = before_write(given)
+    if given is None:
+        return None
+    checked = checked_memory(given, what=what)
+    for name in ("org", "owner"):
+        checked_text(getattr(line, name), what=f"{name} of {what}", most=MAX_NAME_CHARS)
+    for name in ("content_original", "superseded_by"):
+        if (value := getattr(line, name)) is not None:
+            checked_text(value, what=f"{name} of {what}", most=len(value))
+    ready = line.model_dump(mode="json") | checked.model_dump(mode="json")
+    dates = {name: _dated(getattr(line, name), name) for name in ("updated_at", "invalidated_at")}
+    return ready | dates | {"id": line.id, "created_at": _dated(line.created_at, "created_at")}
+
+
+def _dated(moment: datetime | None, what: str) -> str | None:
+    aware = utc(moment, what=what)
+    return None if aware is None else aware.isoformat()
+
+
+def _store(
+    cursor: psycopg.Cursor[Any], batch: list[dict[str, Any]], on_existing: OnExisting, counts: dict[str, int]
+) -> None:
+    if not batch:
+        return
+    # The last of several lines with one id wins, as it does for `remember_many`.
+    latest: Mapping[tuple[str, str, str], dict[str, Any]] = {
+        (line["org"], line["owner"], line["id"]): line for line in batch
+    }
+    lines = json.dumps(list(latest.values()), ensure_ascii=False)
+    if on_existing == "replace":
+        cursor.execute(query("delete_exported"), {"lines": lines})
+    stored = len(cursor.execute(query("import_memories"), {"lines": lines}).fetchall())
+    counts["stored"] += stored
+    counts["kept"] += len(batch) - stored
+
+
+def _store_names(cursor: psycopg.Cursor[Any], group: _Names) -> int:
+    names = [checked_text(name, what="a name", most=MAX_NAME_CHARS) for name in group.names]
+    cursor.execute(
+        "SELECT set_config('lore.org_id', %s, true), set_config('lore.user_id', %s, true)", [group.org, group.owner]
+    )
+    row = cursor.execute(query("merge_alias_groups"), {"names": names}).fetchone()
+    cursor.execute(query("insert_aliases"), {"names": names, "group_no": row["group_no"] if row else None})
+    return max(0, cursor.rowcount)
