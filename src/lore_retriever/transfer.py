@@ -171,7 +171,8 @@ def _read(line: str, number: int) -> _Line | _Names | None:
     except (ValidationError, TypeError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
         where = ".".join(str(part) for part in first["loc"]) or "it"
-        raise InvalidInput(f"line {number}: {where} cannot be read: {str(first["msg"]).lower()}.") from error
+        why = str(first["msg"]).lower()
+        raise InvalidInput(f"line {number}: {where} cannot be read: {why}.") from error
 
 
 def _ready(line: _Line, before_write: BeforeWrite | None, what: str) -> dict[str, Any] | None:
