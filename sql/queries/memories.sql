@@ -1,6 +1,8 @@
 -- name: own_hashes
--- One row per own memory of these ids: whether an upsert would change its text.
-SELECT m.id, m.content_hash
+-- One row per own memory of these ids: whether an upsert would change its text, and its translation where it has one
+-- or waits for it.
+SELECT m.id, m.content_hash, coalesce(text_hash(m.content_original), m.content_hash) AS given_hash, m.language, m.translation,
+       CASE WHEN m.translation = 'done' THEN m.content END AS translated
 FROM memories AS m
 WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = ANY (%(ids)s::text[])
 
@@ -14,6 +16,12 @@ WITH given AS (
 ), before AS (
     SELECT m.id, m.content_hash FROM memories AS m
     WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id IN (SELECT g.id FROM given AS g)
+), kept AS (
+    -- the texts that are replaced
+    INSERT INTO history (org, key, version, event, content)
+    SELECT m.org, m.key, m.version, 'updated', m.content
+    FROM memories AS m JOIN given AS g ON g.id = m.id
+    WHERE m.org = scope_org() AND m.owner = scope_user() AND m.content <> g.content
 ), stored AS (
     INSERT INTO memories AS m (org, owner, id, content, kind, visibility, metadata, pinned, created_at, updated_at, expires_at,
                                agent, session, source, trust, language, content_original, translation, partly_embedded, text_config)

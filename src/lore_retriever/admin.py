@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from lore_retriever.codes import recode
-from lore_retriever.draining import drain
+from lore_retriever.draining import drain, translate
 from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import (
@@ -26,6 +26,7 @@ from lore_retriever.errors import (
     PermissionDenied,
     StoreUnavailable,
 )
+from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import (
     SchemaStatus,
     apply_migrations,
@@ -50,8 +51,8 @@ from lore_retriever.spaces import (
     undo,
 )
 from lore_retriever.steps import Row
-
 from lore_retriever.transfer import BeforeWrite, OnExisting, export_lines, forget_user, import_lines
+
 __all__ = ["LEAST_CODE_DIMENSIONS", "SpaceStatus", "StoreAdmin", "record_space"]
 
 _log = logging.getLogger("lore_retriever")
@@ -230,7 +231,6 @@ class StoreAdmin:
             cursor.execute("SELECT rebuild_statistics()")
         return done
 
-    def waiting(self) -> Row:
     def export_jsonl(self, path: Path | str, *, org: str | None = None, user: str | None = None) -> int:
         """Write memories to a file of JSON lines with all that belongs to them; how many lines it has.
 
@@ -255,6 +255,7 @@ class StoreAdmin:
         """Remove every trace of a user of an organisation; how many rows of each sort that were."""
         return forget_user(self, org, user)
 
+    def waiting(self) -> Row:
         """Counts of memories and windows that wait for vectors in the active space: see `pending_counts`."""
         with self.service() as cursor:
             space, _ = _active(cursor)
@@ -309,6 +310,37 @@ class StoreAdmin:
             if retry:
                 cursor.execute(query("retry_pending"), {"space": space})
         return drain(self.service, space, maker, workers=workers, progress=progress)
+
+    def translate_pending(
+        self,
+        canonicalizer: Canonicalizer,
+        *,
+        retry: bool = False,
+        embedder: Embedder | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Translate every memory whose translation failed and is due; how many were.
+
+        A translation that fails again waits ever longer, and is given up after 8 failures. Two failures in a row end the
+        run.
+
+        Args:
+            retry: Also what waits for its next try, or was given up.
+            embedder: Embeds the translations at once; else they wait for `embed`.
+            progress: Called with 1 for each memory translated.
+        """
+        if retry:
+            with self.service() as cursor:
+                cursor.execute(query("retry_untranslated"))
+        done = translate(self.service, canonicalizer, progress=progress)
+        if done and embedder is not None:
+            self.embed(embedder)
+        return done
+
+    def languages(self) -> list[Row]:
+        """One row per language that memories were given in (None: unknown): see `language_counts`."""
+        with self.service() as cursor:
+            return cursor.execute(query("language_counts")).fetchall()
 
     def build_space(
         self, embedder: Embedder, *, workers: int = 1, progress: Callable[[int, int], None] | None = None

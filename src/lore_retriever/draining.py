@@ -1,4 +1,7 @@
-"""Draining the queue of memories that wait for vectors, as the service role. Several workers may run at once."""
+"""Draining the queues of memories that wait for vectors or translations, as the service role.
+
+Several workers may run at once.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,17 @@ import psycopg
 from lore_retriever.driver import embed_now
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.errors import EmbeddingFailed, InvalidInput
+from lore_retriever.language import Canonical, Canonicalizer, canonicalize
 from lore_retriever.operations.embedding import claim_body, embed_planned, finish_body, plan
-from lore_retriever.steps import Body, Embed, Operation, Row
+from lore_retriever.operations.language import (
+    MOST_FAILURES,
+    claim_untranslated_body,
+    postpone_translations_body,
+    translated_body,
+)
+from lore_retriever.steps import Body, Embed, Operation, Row, Statement
 
-__all__ = ["Service", "drain", "take"]
+__all__ = ["Service", "drain", "embedded", "take", "translate"]
 
 _log = logging.getLogger("lore_retriever")
 
@@ -108,3 +118,38 @@ def _work(service: Service, space: int, embedder: Embedder, progress: Callable[[
         if down:
             _log.warning("%d memories wait longer: %s", len(work), down)
     return total
+
+
+def translate(service: Service, canonicalizer: Canonicalizer, *, progress: Callable[[int], None] | None = None) -> int:
+    """Translate what is due, one memory a transaction, until nothing is left or the translator is down; how many were.
+
+    Their windows are queued anew, in every space.
+    """
+    total = failures = 0
+    while failures < MOST_FAILURES:
+        with service() as cursor:
+            rows = take(cursor, claim_untranslated_body(1))
+            if not rows:
+                return total
+            found = canonicalize(canonicalizer, rows[0]["content"], rows[0]["language"])
+            take(cursor, _translation_body(rows, found))
+        if found.error:
+            failures += 1
+            _log.warning("a memory waits longer for its translation: %s", found.error)
+            continue
+        failures = 0
+        total += 1
+        if progress is not None:
+            progress(1)
+    return total
+
+
+def _translation_body(rows: list[Row], found: Canonical) -> Body:
+    if found.error:
+        yield from postpone_translations_body(rows, [found])
+        return
+    changed = [row for row in (yield from translated_body(rows, [found], [False])) if row["fresh"]]
+    if changed:
+        places = {"orgs": [row["org"] for row in changed], "keys": [row["key"] for row in changed]}
+        yield Statement("delete_windows_of", places)
+        yield Statement("queue_memories", places)

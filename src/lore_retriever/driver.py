@@ -29,7 +29,7 @@ from lore_retriever.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
-from lore_retriever.steps import Body, Embed, Operation, Row, Statement, Step
+from lore_retriever.steps import Body, Call, Embed, Operation, Row, Statement, Step
 
 __all__ = ["Access", "AsyncDriver", "Driver", "translated"]
 
@@ -194,6 +194,8 @@ class Driver:
             try:
                 if isinstance(step, Embed):
                     result = embed_now(cast(Embedder, embedder), step)
+                elif isinstance(step, Call):
+                    result = step.run()
                 else:
                     result = self.transact(step.body, access)
             except Exception as error:
@@ -261,6 +263,8 @@ class AsyncDriver:
             try:
                 if isinstance(step, Embed):
                     result = await embed_soon(cast(Embedder, embedder), step)
+                elif isinstance(step, Call):
+                    result = await (asyncio.to_thread(step.run) if step.arun is None else step.arun())
                 else:
                     result = await self.transact(step.body, access)
             except Exception as error:

@@ -10,6 +10,7 @@ from typing import Literal
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import EmbeddingSpaceMismatch
 from lore_retriever.evidence import Evidence
+from lore_retriever.language import Canonicalizer
 from lore_retriever.operations.common import OpenSpace
 from lore_retriever.steps import Body, Row, Statement
 
@@ -65,7 +66,10 @@ def embedder_of(space: EmbeddingSpace) -> Embedder:
 
 
 def open_space(
-    spaces: Sequence[Row], embedder: Embedder | None, on_embedding_error: Literal["degrade", "raise"]
+    spaces: Sequence[Row],
+    embedder: Embedder | None,
+    on_embedding_error: Literal["degrade", "raise"],
+    canonicalizer: Canonicalizer | None = None,
 ) -> OpenSpace:
     """The space to search and write: the embedder's, or the active one with the embedder that belongs to it.
 
@@ -78,22 +82,26 @@ def open_space(
             "this store has no embedding space yet. Run migrate with an embedder: MemoryStore.connect(…,"
             " embedder=…).migrate(), or `lore-retriever migrate --model …`."
         )
-    if embedder is None:
-        return OpenSpace(
-            active["space"],
-            embedder_of(_identity(active)),
-            Evidence.of_space(active["evidence"]),
-            on_embedding_error,
-        )
-    for row in spaces:
-        if _identity(row) == embedder.space:
-            if row["state"] == "building":
-                raise EmbeddingSpaceMismatch(
-                    f"the space of {embedder.space} is still being built; this store searches {_identity(active)}. Finish it"
-                    " with `lore-retriever embed --model …` and switch, or open the store with the active model."
-                )
-            return OpenSpace(row["space"], embedder, Evidence.of_space(row["evidence"]), on_embedding_error)
-    raise EmbeddingSpaceMismatch(
-        f"the embedder makes vectors of {embedder.space}; this store holds those of {_identity(active)}."
-        " Open it with that model, or build a second space with `lore-retriever embed --model …`."
+    row = active if embedder is None else _row_of(spaces, embedder.space, _identity(active))
+    return OpenSpace(
+        row["space"],
+        embedder or embedder_of(_identity(row)),
+        Evidence.of_space(row["evidence"]),
+        on_embedding_error,
+        canonicalizer,
     )
+
+
+def _row_of(spaces: Sequence[Row], wanted: EmbeddingSpace, active: EmbeddingSpace) -> Row:
+    row = next((row for row in spaces if _identity(row) == wanted), None)
+    if row is None:
+        raise EmbeddingSpaceMismatch(
+            f"the embedder makes vectors of {wanted}; this store holds those of {active}."
+            " Open it with that model, or build a second space with `lore-retriever embed --model …`."
+        )
+    if row["state"] == "building":
+        raise EmbeddingSpaceMismatch(
+            f"the space of {wanted} is still being built; this store searches {active}. Finish it"
+            " with `lore-retriever embed --model …` and switch, or open the store with the active model."
+        )
+    return row

@@ -1,18 +1,18 @@
 """How operations speak to the outside: they yield steps, a synchronous or an asynchronous driver takes them.
 
-An operation is a generator. It yields `Embed` and `Transact` steps and gets their results sent back, so that it is
+An operation is a generator. It yields `Embed`, `Call` and `Transact` steps and gets their results sent back, so that it is
 written once and runs under both drivers. Embedding never happens inside a transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
 
 from lore_retriever.queries import query
 
-__all__ = ["Body", "Embed", "Operation", "Row", "Statement", "Step", "Transact"]
+__all__ = ["Body", "Call", "Embed", "Operation", "Row", "Statement", "Step", "Transact"]
 
 Row = dict[str, Any]
 
@@ -52,5 +52,13 @@ class Embed:
     labels: Sequence[str] = ()
 
 
-Step = Transact | Embed
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run something slow that is not ours (a translator) outside any transaction; without `arun`, in a thread off the loop."""
+
+    run: Callable[[], Any]
+    arun: Callable[[], Awaitable[Any]] | None = None
+
+
+Step = Transact | Embed | Call
 Operation = Generator[Step, Any, Any]

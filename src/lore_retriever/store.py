@@ -21,6 +21,7 @@ from lore_retriever.driver import Access, AsyncDriver, Driver, blocking_pool, po
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import StoreUnavailable
 from lore_retriever.inputs import checked_scope, new_scope
+from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
 from lore_retriever.opening import Facts, facts_body, open_space
 from lore_retriever.operations.common import OpenSpace
@@ -36,10 +37,17 @@ OnEmbeddingError = Literal["degrade", "raise"]
 class _Store:
     """What both stores know; no I/O."""
 
-    def __init__(self, schema: str, embedder: Embedder | None, on_embedding_error: OnEmbeddingError) -> None:
+    def __init__(
+        self,
+        schema: str,
+        embedder: Embedder | None,
+        on_embedding_error: OnEmbeddingError,
+        canonicalizer: Canonicalizer | None,
+    ) -> None:
         self.schema = checked_schema(schema)
         self._given_embedder = embedder
         self._on_embedding_error: OnEmbeddingError = on_embedding_error
+        self._canonicalizer = canonicalizer
         self._path = search_path(schema, [])
         self._space: OpenSpace | None = None
         self._server: Any = None  # the built-in Postgres, where this store started it
@@ -66,7 +74,7 @@ class _Store:
         """Take in what the database says of itself, or raise what is wrong with it."""
         compared(self.schema, facts.migrations, known_migrations()).require_current()
         self._path = search_path(self.schema, facts.extension_schemas)
-        self._space = open_space(facts.spaces, self._given_embedder, self._on_embedding_error)
+        self._space = open_space(facts.spaces, self._given_embedder, self._on_embedding_error, self._canonicalizer)
 
     def _release_server(self) -> None:
         if self._server is not None:
@@ -88,8 +96,9 @@ class MemoryStore(_Store):
         schema: str = "lore",
         embedder: Embedder | None = None,
         on_embedding_error: OnEmbeddingError = "degrade",
+        canonicalizer: Canonicalizer | None = None,
     ) -> None:
-        super().__init__(schema, embedder, on_embedding_error)
+        super().__init__(schema, embedder, on_embedding_error, canonicalizer)
         self._driver = Driver(pool)
         self._owns_pool = owns_pool
         self._opening = threading.Lock()
@@ -107,6 +116,7 @@ class MemoryStore(_Store):
         timeout_s: float = 30,
         prepare_threshold: int | None = 5,
         on_embedding_error: OnEmbeddingError = "degrade",
+        canonicalizer: Canonicalizer | None = None,
         connect_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open a store on any Postgres with pgvector 0.8 or newer. Never migrates.
@@ -120,6 +130,7 @@ class MemoryStore(_Store):
             timeout_s: Longest wait for a connection.
             prepare_threshold: None where a pooler in transaction mode stands between (PgBouncer).
             on_embedding_error: `degrade` answers from the lexical legs, `raise` raises EmbeddingFailed.
+            canonicalizer: Brings texts and queries into one language (`lore_retriever.language`); none if None.
 
         Raises:
             StoreUnavailable: If no connection can be had in time.
@@ -128,6 +139,7 @@ class MemoryStore(_Store):
             "schema": schema,
             "embedder": embedder,
             "on_embedding_error": on_embedding_error,
+            "canonicalizer": canonicalizer,
         }
         if isinstance(conninfo, ConnectionPool):
             return cls(conninfo, owns_pool=False, **options)
@@ -271,10 +283,11 @@ class AsyncMemoryStore(_Store):
         schema: str = "lore",
         embedder: Embedder | None = None,
         on_embedding_error: OnEmbeddingError = "degrade",
+        canonicalizer: Canonicalizer | None = None,
         make_pool: Callable[[str], AsyncConnectionPool[Any]] | None = None,
         conninfo: Callable[[], str] = lambda: "",
     ) -> None:
-        super().__init__(schema, embedder, on_embedding_error)
+        super().__init__(schema, embedder, on_embedding_error, canonicalizer)
         self._pool = pool
         self._make_pool = make_pool
         self._conninfo = conninfo
@@ -296,6 +309,7 @@ class AsyncMemoryStore(_Store):
         timeout_s: float = 30,
         prepare_threshold: int | None = 5,
         on_embedding_error: OnEmbeddingError = "degrade",
+        canonicalizer: Canonicalizer | None = None,
         connect_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """As `MemoryStore.connect`; opens when awaited or entered."""
@@ -317,6 +331,7 @@ class AsyncMemoryStore(_Store):
             "schema": schema,
             "embedder": embedder,
             "on_embedding_error": on_embedding_error,
+            "canonicalizer": canonicalizer,
         }
         if isinstance(conninfo, AsyncConnectionPool):
             return cls(conninfo, **options)
@@ -396,6 +411,7 @@ class AsyncMemoryStore(_Store):
                     schema=self.schema,
                     embedder=self.known_embedder,
                     on_embedding_error=self._on_embedding_error,
+                    canonicalizer=self._canonicalizer,
                 )
             return self._twin
 

@@ -104,7 +104,8 @@ class NewMemory(Record):
         created_at: When it became known (aware, or naive and read as UTC); now if None.
         expires_at: From then on it is hidden; never if None.
         agent, session, source, trust: Where it came from; filterable.
-        language: Language of `content` as an ISO 639-1 code, if known.
+        language: Language of `content` as an ISO 639-1 code, if known; else a store with a translator detects it.
+        verbatim: Store `content` as it is, although the store has a translator.
     """
 
     content: str
@@ -121,10 +122,17 @@ class NewMemory(Record):
     source: str | None = None
     trust: str | None = None
     language: str | None = None
+    verbatim: bool = False
 
 
 class Memory(Record):
-    """A whole memory as stored."""
+    """A whole memory as stored.
+
+    Attributes:
+        content: What is searched and shown: in a store with a translator, the translation.
+        content_original: What was given, where `content` is a translation of it; None in a `list`.
+        language: Language of what was given, as far as known.
+    """
 
     id: str
     content: str
@@ -240,14 +248,6 @@ class Recall(Record):
         return recall_html(self)
 
 
-class Reinforcement(Record):
-    """How votes make a memory stand.
-
-    Attributes:
-        useful, misleading: Votes of the last 90 days.
-        multiplier: `1 + 0.15 ln(1 + useful) - 0.25 ln(1 + misleading)`, kept within 0.5 and 1.4.
-    """
-
 class Change(Record):
     """One entry in the history of a memory.
 
@@ -263,6 +263,14 @@ class Change(Record):
     superseded_by: str | None
     changed_at: datetime
 
+
+class Reinforcement(Record):
+    """How votes make a memory stand.
+
+    Attributes:
+        useful, misleading: Votes of the last 90 days.
+        multiplier: `1 + 0.15 ln(1 + useful) - 0.25 ln(1 + misleading)`, kept within 0.5 and 1.4.
+    """
 
     useful: int
     misleading: int

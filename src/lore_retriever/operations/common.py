@@ -8,6 +8,7 @@ from typing import Literal
 
 from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.evidence import Evidence
+from lore_retriever.language import Canonicalizer
 from lore_retriever.steps import Body, Operation, Statement, Transact
 
 __all__ = ["OpenSpace", "fetch", "halfvec_text", "run"]
@@ -22,12 +23,14 @@ class OpenSpace:
         embedder: Makes its vectors.
         evidence: How strong evidence is judged in it.
         on_embedding_error: Whether a recall whose query cannot be embedded answers from the lexical legs.
+        canonicalizer: Brings texts and queries into one language; None leaves them as they are.
     """
 
     number: int
     embedder: Embedder
     evidence: Evidence = field(default_factory=Evidence)
     on_embedding_error: Literal["degrade", "raise"] = "degrade"
+    canonicalizer: Canonicalizer | None = None
 
 
 def halfvec_text(vector: Vector) -> str:

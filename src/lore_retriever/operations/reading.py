@@ -25,6 +25,7 @@ from lore_retriever.inputs import (
     utc,
 )
 from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text, run
+from lore_retriever.operations.language import canonical_queries
 from lore_retriever.results import memory_from_row, recall_from_rows
 from lore_retriever.steps import Body, Embed, Operation, Statement, Transact
 
@@ -71,7 +72,7 @@ def recall_params(
     as_of: datetime | None,
     vectors: Sequence[str] | None = None,
 ) -> Operation:
-    """Parameters of the statement `recall`, queries embedded, and why the search is degraded (or None)."""
+    """Parameters of the statement `recall`, queries translated and embedded, and why the search is degraded (or None)."""
     texts, note = checked_queries(queries)
     params: dict[str, Any] = {
         "queries": list(texts),
@@ -80,11 +81,12 @@ def recall_params(
         "kinds": checked_kinds(kinds),
         "as_of": utc(as_of, what="as_of"),
     }
+    params["queries"], untranslated = yield from canonical_queries(space, texts)
     degraded = None
     if vectors is None:
-        vectors, degraded = yield from _query_vectors(space, texts)
+        vectors, degraded = yield from _query_vectors(space, params["queries"])
     params["embeddings"] = vectors
-    return params, degraded or note
+    return params, degraded or untranslated or note
 
 
 def recall(

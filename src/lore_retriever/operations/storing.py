@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from lore_retriever.embeddings.base import Embedder, Vector
+from lore_retriever.language import Canonical
 from lore_retriever.operations.common import halfvec_text
 from lore_retriever.operations.embedding import EmbedderDown, embed_apart, windows_of
 from lore_retriever.steps import Body, Operation, Row, Statement
@@ -26,13 +27,22 @@ _log = logging.getLogger("lore_retriever")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A checked memory, its windows, their vectors where they were made, and why some were not.
+    """A checked memory as it is stored.
 
-    `is_bad`: its own text is at fault, not an embedder that is down.
+    Attributes:
+        memory: Its content in the store's language.
+        original: What was given, where that is a translation.
+        translation: `done`, or `pending` where it failed, with `translation_error`.
+        vectors: Those of its windows that were made, in order; some may lack at the end.
+        error: Why some were not.
+        is_bad: Its own text is at fault, not an embedder that is down.
     """
 
     memory: NewMemory
     id: str
+    original: str | None = None
+    translation: str | None = None
+    translation_error: str | None = None
     windows: tuple[Window, ...] = ()
     partly_embedded: bool = False
     vectors: tuple[Vector | None, ...] = ()
@@ -41,19 +51,37 @@ class Item:
 
     @property
     def hash(self) -> bytes:
+        """Of its content, as the database computes it."""
         return sha256(self.memory.content.encode()).digest()
 
     def as_json(self) -> dict[str, Any]:
-        memory = self.memory
-        return memory.model_dump(mode="json", exclude={"aliases", "id"}) | {
-            "id": self.id,
-            "content_original": None,
-            "translation": None,
+        """What `upsert_memories` takes."""
+        plain = self.memory.model_dump(mode="json", exclude={"aliases", "id", "verbatim"})
+        return plain | self.text_fields() | {"id": self.id}
+
+    def text_fields(self) -> dict[str, Any]:
+        """What changes with the text."""
+        fields = {
+            "content": self.memory.content,
+            "content_original": self.original,
+            "translation": self.translation,
             "partly_embedded": self.partly_embedded,
         }
+        return fields if self.memory.language is None else fields | {"language": self.memory.language}
+
+    def in_language(self, found: Canonical) -> Item:
+        """The item with its text as it is stored, in place of what was given."""
+        return replace(
+            self,
+            memory=self.memory.model_copy(update={"content": found.text, "language": found.language}),
+            original=found.original,
+            translation=found.translation,
+            translation_error=found.error,
+        )
 
 
 def with_windows(item: Item, embedder: Embedder) -> Item:
+    """The item cut into windows for an embedder."""
     windows, partly = windows_of(item.memory.content, embedder)
     return replace(item, windows=windows, partly_embedded=partly)
 

@@ -16,8 +16,9 @@ from lore_retriever.errors import IdTaken, InvalidInput, NotFound
 from lore_retriever.inputs import checked_id, checked_ids, checked_memory, checked_version, items_of, new_memory
 from lore_retriever.operations.common import OpenSpace, fetch
 from lore_retriever.operations.embedding import embed_pending_of_scope
+from lore_retriever.operations.language import canonical_for, known_canonical, translate_pending_of_scope
 from lore_retriever.operations.storing import Item, store_windows, with_vectors, with_windows
-from lore_retriever.steps import Body, Operation, Statement, Transact
+from lore_retriever.steps import Body, Operation, Row, Statement, Transact
 from lore_retriever.types import NewMemory
 
 __all__ = [
@@ -70,6 +71,7 @@ def _store(items: Sequence[Item], space: int) -> Body:
     rows = yield Statement("upsert_memories", {"memories": given})
     stored = {row["id"]: row for row in rows}
     yield from store_windows(stored, items, space)
+    yield from _queue_translations(stored, items)
     named = [(stored[item.id]["key"], alias) for item in items for alias in item.memory.aliases]
     replaced = [row["key"] for row in rows if not row["fresh"] or not row["created"]]
     if named or replaced:
@@ -80,14 +82,30 @@ def _store(items: Sequence[Item], space: int) -> Body:
     return [item.id for item in items]
 
 
-def _unchanged(items: Sequence[Item]) -> Operation:
-    """Ids of items whose text the database already holds."""
+def _queue_translations(stored: Mapping[str, Row], items: Sequence[Item]) -> Body:
+    """Let memories wait whose translation has just failed."""
+    failed = [(stored[item.id]["key"], item.translation_error) for item in items if item.translation_error]
+    if failed:
+        yield Statement(
+            "insert_untranslated", {"keys": [key for key, _ in failed], "errors": [error for _, error in failed]}
+        )
+
+
+def _held(items: Sequence[Item]) -> Operation:
+    """What the database holds under the ids of the items: rows of `own_hashes` by id."""
     named = [item.id for item in items if item.memory.id is not None]
-    if not named:
-        return set()
-    rows = yield from fetch("own_hashes", ids=named)
-    held = {row["id"]: bytes(row["content_hash"]) for row in rows}
-    return {item.id for item in items if held.get(item.id) == item.hash}
+    rows = (yield from fetch("own_hashes", ids=named)) if named else []
+    return {row["id"]: row for row in rows}
+
+
+def _in_language(space: OpenSpace, items: Sequence[Item], held: Mapping[str, Row]) -> Operation:
+    """The items in the store's language; what is held translated, or waits for it, is not translated again."""
+    wanted = [item for item in items if not item.memory.verbatim]
+    known = {item.id: known_canonical(item.memory.content, item.hash, held.get(item.id)) for item in wanted}
+    asked = [item for item in wanted if known[item.id] is None]
+    found = yield from canonical_for(space, [(item.memory.content, item.memory.language) for item in asked])
+    made = known | {item.id: one for item, one in zip(asked, found, strict=True)}
+    return [item.in_language(made[item.id]) if item.id in made else item for item in items]
 
 
 def remember_many(
@@ -102,9 +120,11 @@ def remember_many(
     items, refused = _checked(memories, on_error)
     if not items:
         return StoredIds((), refused)
-    unchanged = yield from _unchanged(items)
-    changed = [with_windows(item, space.embedder) for item in items if item.id not in unchanged]
-    same = [item for item in items if item.id in unchanged]
+    held = yield from _held(items)
+    items = yield from _in_language(space, items, held)
+    is_same = {item.id: item.id in held and bytes(held[item.id]["content_hash"]) == item.hash for item in items}
+    same = [item for item in items if is_same[item.id]]
+    changed = [with_windows(item, space.embedder) for item in items if not is_same[item.id]]
     is_down = False
     if embed:
         changed, is_down = yield from with_vectors(changed, progress)
@@ -116,6 +136,8 @@ def remember_many(
         yield from _name_taken([item.id for item in items], taken)
     yield from fetch("refresh_statistics")
     if embed and not is_down:
+        if not any(item.translation_error for item in ordered):
+            yield from translate_pending_of_scope(space)
         yield from embed_pending_of_scope(space)
     return StoredIds(ids, refused)
 
@@ -138,11 +160,12 @@ def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: in
     given = {
         name: value
         for name, value in item.memory.model_dump(mode="json").items()
-        if name in changes and name != "aliases"
+        if name in changes and name not in ("aliases", "verbatim")
     }
     if content is not None:
+        [item] = yield from _in_language(space, [item], {})
         [item], _ = yield from with_vectors([with_windows(item, space.embedder)])
-        given |= {"content_original": None, "translation": None, "partly_embedded": item.partly_embedded}
+        given |= item.text_fields()
     aliases = item.memory.aliases if "aliases" in changes else None
     try:
         yield Transact(lambda: _update(space.number, item, given, version, aliases))
@@ -168,7 +191,9 @@ def _update(
             )
         raise NotFound(f"no memory {item.id!r} of your own is here.")
     if "content" in given:
-        yield from store_windows({item.id: rows[0]}, [item], space)
+        stored = {item.id: rows[0]}
+        yield from store_windows(stored, [item], space)
+        yield from _queue_translations(stored, [item])
     if aliases is not None:
         key = rows[0]["key"]
         yield Statement(
