@@ -96,3 +96,9 @@ LIMIT %(k)s::integer
 -- name: keys_of_ids
 -- One row per memory of these ids in an organisation.
 SELECT h.key FROM handwritten AS h WHERE h.org = %(org)s::text AND h.id = ANY (%(ids)s::text[])
+
+-- name: write_evidence
+-- One row or none: the space whose strength of evidence was calibrated.
+UPDATE embedding_space SET evidence = %(evidence)s::jsonb
+WHERE model = %(model)s::text AND revision = %(revision)s::text AND dimensions = %(dimensions)s::integer
+RETURNING space

@@ -1,10 +1,11 @@
-"""`lore-retriever eval`: run, compare, sweep, accept, history, undo."""
+"""`lore-retriever eval`: run, compare, sweep, accept, undo, history, calibrate."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +19,19 @@ from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation import decisions
 from lore_retriever.evaluation.acceptance import Verdict
 from lore_retriever.evaluation.bench import Bench, named_embedder, open_bench, open_keeper
+from lore_retriever.evaluation.calibration import Calibration, Sample, fit_evidence
 from lore_retriever.evaluation.laboratory import config_of
 from lore_retriever.evaluation.loading import load_suite
 from lore_retriever.evaluation.measures import measure, query_differences
 from lore_retriever.evaluation.probe_sets import make_probes
 from lore_retriever.evaluation.report import Report, build_report, differences_table, report_table
-from lore_retriever.evaluation.runner import ask_store, baseline_runs, code_version, trial_runs
+from lore_retriever.evaluation.runner import (
+    ask_store,
+    baseline_runs,
+    code_version,
+    evidence_samples,
+    trial_runs,
+)
 from lore_retriever.evaluation.runs import Run, load_runs, save_runs, to_trec
 from lore_retriever.evaluation.specs import open_suites
 from lore_retriever.evaluation.suites import Suite
@@ -212,6 +220,30 @@ def accept(
 
 
 @eval_app.command()
+def calibrate(
+    suites: Suites,
+    apply: Annotated[bool, typer.Option("--apply", help="Record it with the embedding space.")] = False,
+    only: Only = None,
+    database: Database = None,
+    admin_database: AdminDatabase = None,
+    folder: Folder = None,
+    schema: Schema = "lore",
+    model: Model = "offline",
+    cache: Cache = None,
+) -> None:
+    """Fit the strength of evidence: answers against what questions of the other suites find."""
+    opened = open_suites(suites, only=only or ())
+    with _opened(database, admin_database, folder, schema, model, cache) as bench:
+        _load(opened, bench)
+        samples = [each for suite in opened for each in evidence_samples(suite, bench.laboratory, opened)]
+        fitted = fit_evidence(samples)
+        if apply:
+            decisions.apply_evidence(bench.laboratory, fitted)
+    console.print(_samples_table(samples, fitted))
+    console.print({**asdict(fitted), "recorded": apply})
+
+
+@eval_app.command()
 def undo(
     database: Database = None, admin_database: AdminDatabase = None, folder: Folder = None, schema: Schema = "lore"
 ) -> None:
@@ -333,6 +365,17 @@ def _trials_table(trials: Sequence[Trial]) -> Table:
         rows.setdefault(point, {})[trial.suite] = means
     for point, cells in rows.items():
         table.add_row(point, *(cells.get(suite, "") for suite in suites))
+    return table
+
+
+def _samples_table(samples: Sequence[Sample], fitted: Calibration) -> Table:
+    table = Table("suite", "hits", "number", "0.25 or more", "0.5 or more", "0.75 or more")
+    for group in dict.fromkeys(sample.group for sample in samples):
+        for is_answer, name in ((True, "answers"), (False, "no answers")):
+            kind = [each for each in samples if (each.group, each.is_answer) == (group, is_answer)]
+            chances = [fitted.probability(each.similarity, each.coverage) for each in kind]
+            shares = (sum(c >= least for c in chances) / max(1, len(kind)) for least in (0.25, 0.5, 0.75))
+            table.add_row(group, name, str(len(kind)), *(f"{share:.2f}" for share in shares))
     return table
 
 

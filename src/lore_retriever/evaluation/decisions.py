@@ -9,25 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lore_retriever.config import FusionConfig
 from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.acceptance import Verdict, compare_settings
+from lore_retriever.evaluation.calibration import Calibration
 from lore_retriever.evaluation.laboratory import Laboratory, rows_of, write_config
 from lore_retriever.evaluation.measures import DEFAULT_MEASURES, measure
 from lore_retriever.evaluation.runner import code_version, trial_runs
 from lore_retriever.evaluation.runs import Run
 from lore_retriever.evaluation.suites import Suite
+from lore_retriever.evidence import Evidence
 
 if TYPE_CHECKING:
     import psycopg
 
     from lore_retriever.admin import StoreAdmin
 
-__all__ = ["Entry", "Outcome", "accept", "history", "record_run", "recorded_run", "undo"]
+__all__ = ["Entry", "Outcome", "accept", "apply_evidence", "history", "record_run", "recorded_run", "undo"]
 
 Notice = Callable[[str], object]
 """Told what is being done, before it is done."""
@@ -199,3 +201,20 @@ def _record(
     }
     (row,) = rows_of(cursor, "record_eval_run", params)
     return int(row["run"])
+
+
+def apply_evidence(laboratory: Laboratory, calibration: Calibration) -> dict[str, float]:
+    """Record how evidence is judged in the searched space; what was recorded.
+
+    Stores that are open already go on with what they read when they were opened.
+
+    Raises:
+        PermissionDenied: If the connection may not act as the service role.
+    """
+    known = Evidence.__dataclass_fields__
+    evidence = {name: value for name, value in asdict(calibration).items() if name in known}
+    space = laboratory.embedder.space
+    params = {"model": space.model, "revision": space.revision, "dimensions": space.dimensions}
+    with laboratory.admin.service() as cursor:
+        rows_of(cursor, "write_evidence", {**params, "evidence": json.dumps(evidence)})
+    return evidence

@@ -40,10 +40,12 @@ class Answer:
     Attributes:
         ranking: Ids and final scores, best first.
         places: Every memory that a leg proposed.
+        measured: Cosine similarity and coverage of each hit, by id; None where that leg did not propose it.
     """
 
     ranking: list[tuple[str, float]]
     places: list[Place]
+    measured: dict[str, tuple[float | None, float | None]]
 
 
 class Laboratory:
@@ -111,7 +113,8 @@ class Session:
         hits = rows_of(self._cursor, "recall", asked)
         proposed = rows_of(self._cursor, "leg_places", asked)
         named = rows_of(self._cursor, "ids_of_keys", {"keys": [row["key"] for row in proposed]})
-        return Answer([(row["id"], row["score"]) for row in hits], _places(proposed, named))
+        measured = {row["id"]: (row["similarity"], row["coverage"]) for row in hits}
+        return Answer([(row["id"], row["score"]) for row in hits], _places(proposed, named), measured)
 
     def runs(self, suite: Suite, *, k: int = 10, code_version: str = "", vectors: bool = True) -> list[Run]:
         """The fused run of a suite, one run for each leg and one for each pair that found anything."""

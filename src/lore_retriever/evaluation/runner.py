@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from lore_retriever import __version__
 from lore_retriever.config import FusionConfig
 from lore_retriever.evaluation.baselines import Bm25, ExactVectors, fuse_convex, fuse_reciprocal, passing, tune_convex
+from lore_retriever.evaluation.calibration import Sample
 from lore_retriever.evaluation.laboratory import Laboratory, scope_of
+from lore_retriever.evaluation.probes import unanswerable_probes
 from lore_retriever.evaluation.runs import Ranked, Run, record
 from lore_retriever.evaluation.suites import Query, Suite
 from lore_retriever.operations.common import halfvec_text
@@ -23,7 +25,7 @@ from lore_retriever.windows import split_windows
 if TYPE_CHECKING:
     from lore_retriever.store import MemoryStore
 
-__all__ = ["ask_store", "baseline_runs", "code_version", "handwritten_run", "trial_runs"]
+__all__ = ["ask_store", "baseline_runs", "code_version", "evidence_samples", "handwritten_run", "trial_runs"]
 
 Progress = Callable[[int], object]
 """Called with how many queries were asked since the last call."""
@@ -126,3 +128,22 @@ def handwritten_run(suite: Suite, laboratory: Laboratory, *, k: int = 10) -> Run
             return [(row["id"], float(row["score"])) for row in rows]
 
         return record(suite, "handwritten rrf", search, settings={"k": k}, code_version=code_version())
+
+
+def evidence_samples(suite: Suite, laboratory: Laboratory, strangers: Sequence[Suite]) -> list[Sample]:
+    """What hits measure: the best answer of each judged query, and the closest hit of each without an answer.
+
+    Queries without an answer are the suite's own and those of the strangers, asked of this corpus.
+    """
+    samples: list[Sample] = []
+    asked = [suite, *(unanswerable_probes(suite, each) for each in strangers if each.name != suite.name)]
+    with laboratory.trial() as session:
+        for probes in asked:
+            for query in (*probes.judged, *probes.unanswerable):
+                answer = session.ask(query, scope_of(suite, query.scope))
+                relevant = probes.relevant(query.id) if query.answerable else answer.measured
+                hits = [measures for each, measures in answer.measured.items() if each in relevant]
+                if hits:
+                    similarity, coverage = max(hits, key=lambda hit: (hit[0] or 0.0, hit[1] or 0.0))
+                    samples.append(Sample(similarity, coverage, query.answerable, suite.name))
+    return samples
