@@ -23,7 +23,7 @@ class CommandLine:
 
     environment: Mapping[str, str]
 
-    def __call__(self, *arguments: str, input: str | None = None) -> Any:  # noqa: A002
+    def __call__(self, *arguments: str, input: str | bytes | None = None) -> Any:  # noqa: A002
         """Run it here; the result has `exit_code`, `stdout` and `stderr`."""
         cleared = {name: None for name in os.environ if name.startswith("LORE_")}
         runner = CliRunner(env={**cleared, "COLUMNS": "100", **self.environment})

@@ -197,6 +197,28 @@ def test_text_comes_from_standard_input(lore: CommandLine) -> None:
     assert lore("get", "m", "--content").stdout == "piped in\n"
 
 
+def test_standard_input_that_is_no_text_is_refused(lore: CommandLine) -> None:
+    result = lore("remember", "-", input=b"caf\xe9")
+    assert result.exit_code == 1
+    assert "not UTF-8: byte 0xe9 at position 3" in result.stderr
+
+
+def test_output_survives_a_closed_pipe_and_an_encoding_without_the_characters(lore: CommandLine) -> None:
+    for number in range(30):
+        lore("remember", f"税関 {number}", "--id", f"m{number}")
+    narrow = CommandLine({**lore.environment, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"})
+    stdout, stderr = narrow.start("list").communicate(timeout=60)
+    assert "\\u7a0e\\u95a2 29" in stdout
+    assert stderr == "there may be more: --after m10\n"
+    process = lore.start("list", "--limit", "30", "--json")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    process.wait(60)
+    process.stderr.close()
+
+
 # --- refusals and exit codes
 
 
@@ -221,6 +243,8 @@ def test_text_comes_from_standard_input(lore: CommandLine) -> None:
         (("context", "x", "--max-tokens", "-1"), "-1"),
         (("alias", "add", "one", "one"), "needs two different ones"),
         (("recall", "x", "--org", " "), "org is ' '"),
+        (("recall", "x", "--user", ""), "--user is empty"),
+        (("recall", "x", "--database", ""), "--database is empty"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -27,4 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A memory may hold characters that the terminal's encoding lacks.
         with contextlib.suppress(AttributeError, ValueError, io.UnsupportedOperation):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    # Asked to end, let go of the built-in Postgres on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     app(args=arguments, prog_name="lore-retriever")

@@ -81,7 +81,7 @@ def remember(
     ] = None,
 ) -> None:
     """Store one memory, and print its id."""
-    content = sys.stdin.read() if text == "-" else text
+    content = _standard_input() if text == "-" else text
     fields = {"kind": kind, "visibility": visibility, "pinned": pinned, "aliases": tuple(alias or ())}
     with opened_memories(settings) as memories:
         made = memories.remember(content, id=id, metadata=parsed_filter(metadata) or {}, **fields)
@@ -89,6 +89,16 @@ def remember(
         print_json({"id": made})
     else:
         print(shown(made))
+
+
+def _standard_input() -> str:
+    raw = sys.stdin.buffer.read()
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"standard input is not UTF-8: byte 0x{raw[error.start]:02x} at position {error.start}."
+        ) from error
 
 
 def recall(

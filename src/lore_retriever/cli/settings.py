@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from lore_retriever.errors import InvalidInput
+
 __all__ = ["Settings", "command", "os_user", "resolved"]
 
 _PLACE = "Database and model"
@@ -121,10 +123,16 @@ def os_user() -> str:
 
 
 def resolved(*given: Mapping[str, Any], environment: Mapping[str, str], user: str) -> Settings:
-    """Settings from options, the most specific first; then the environment, then defaults. Pure."""
+    """Settings from options, the most specific first; then the environment, then defaults. Pure.
+
+    Raises:
+        InvalidInput: If an option was given an empty text, as by a variable that is not set.
+    """
     values: dict[str, Any] = {}
     for name in _SHARED:
-        chosen = next((options[name] for options in given if options.get(name)), None)
+        chosen = next((options[name] for options in given if options.get(name) not in (None, False)), None)
+        if chosen == "":
+            raise InvalidInput(f"--{name.replace('_', '-')} is empty. Give it a value, or leave it out.")
         if chosen is None and name not in _OUTPUT_OPTIONS:
             chosen = environment.get(f"LORE_{name.upper()}") or None
         if chosen is not None:
