@@ -53,6 +53,7 @@ class Access:
     space: str = ""
 
     def statement(self) -> Statement:
+        """The one statement that sets it all, for the transaction it stands in."""
         params = {
             "search_path": self.search_path,
             "role": self.role,

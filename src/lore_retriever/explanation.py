@@ -28,6 +28,7 @@ class Word(Record):
 
     @property
     def is_near_miss(self) -> bool:
+        """Whether it is not the query's own word but one that is spelt nearly like it."""
         return self.stem != self.asked
 
 

@@ -52,6 +52,7 @@ class Migration:
 
     @property
     def hash(self) -> str:
+        """SHA-256 of the file, as recorded with a database that ran it."""
         return sha256(self.text.encode()).hexdigest()
 
 

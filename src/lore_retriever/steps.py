@@ -26,6 +26,7 @@ class Statement:
 
     @property
     def sql(self) -> LiteralString:
+        """Its text in `sql/queries/`."""
         return query(self.name)
 
 

@@ -83,6 +83,7 @@ class Extract:
 
     @property
     def truncated(self) -> bool:
+        """Whether this is less than the whole memory."""
         return self.span != (0, self.full_length)
 
 
