@@ -1,0 +1,287 @@
+"""What becomes of memories over time: versions, history, moving between stores, leaving without a trace."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from lore_retriever import InvalidInput, MemoryStore, NewMemory, NotFound
+from lore_retriever.admin import StoreAdmin
+from lore_retriever.testing import HashEmbedder
+
+
+@pytest.fixture
+def ana(either: Any) -> Any:
+    return either.as_user("acme", "ana")
+
+
+@pytest.fixture
+def ben(either: Any) -> Any:
+    return either.as_user("acme", "ben")
+
+
+class TestHistory:
+    def test_it_tells_what_replaced_what(self, ana: Any) -> None:
+        ana.remember("port 80", id="m")
+        ana.update("m", content="port 8080")
+        ana.remember("port 8443", id="m")
+        ana.remember("the port is 8443, by decree", id="next")
+        ana.invalidate("m", superseded_by="next")
+        ana.restore("m")
+        told = [(each.version, each.event, each.content, each.superseded_by) for each in ana.history("m")]
+        assert told == [
+            (1, "updated", "port 80", None),
+            (2, "updated", "port 8080", None),
+            (4, "invalidated", None, "next"),
+            (5, "restored", None, None),
+        ]
+        times = [each.changed_at for each in ana.history("m")]
+        assert times == sorted(times)
+
+    def test_a_memory_that_never_changed_has_none(self, ana: Any) -> None:
+        ana.remember("port 80", id="m")
+        ana.remember("port 80", id="m", pinned=True)
+        ana.update("m", metadata={"a": 1})
+        assert ana.history("m") == []
+
+    def test_what_a_memory_said_while_it_was_private_stays_with_its_owner(
+        self, ana: Any, ben: Any, scope_connection: Callable[[str, str], Any]
+    ) -> None:
+        ana.remember("the password is swordfish", id="m")
+        ana.update("m", content="ask ana for the password", visibility="shared")
+        assert ben.get("m").content == "ask ana for the password"
+        with pytest.raises(NotFound, match="of your own"):
+            ben.history("m")
+        with scope_connection("acme", "ben") as connection:
+            assert connection.execute("SELECT content FROM history").fetchall() == []
+        assert [each.content for each in ana.history("m")] == ["the password is swordfish"]
+
+    def test_an_outdated_version_is_refused_and_changes_nothing(self, ana: Any) -> None:
+        ana.remember("port 80", id="m")
+        ana.update("m", version=1, content="port 81")
+        with pytest.raises(InvalidInput, match="is at version 2, not 1"):
+            ana.update("m", version=1, content="port 82")
+        assert (ana.get("m").content, ana.get("m").version) == ("port 81", 2)
+        assert len(ana.history("m")) == 1
+
+
+class TestMoving:
+    """Out of one store and into another."""
+
+    @pytest.fixture
+    def filled(self, database: str, store: MemoryStore) -> StoreAdmin:
+        ana, ben = store.as_user("acme", "ana"), store.as_user("acme", "ben")
+        then = datetime(2025, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+        ana.remember_many(
+            [
+                NewMemory(
+                    content="Der Gateway startet um zwei neu.\u2028\U0001f600",
+                    id="a/1",
+                    kind="gotcha",
+                    visibility="shared",
+                    metadata={"team": "infra", "n": 1.5, "tags": ["x", None]},
+                    pinned=True,
+                    aliases=("GW", "front door"),
+                    created_at=then,
+                    expires_at=then + timedelta(days=9999),
+                    agent="bot",
+                    session="s1",
+                    source="wiki",
+                    trust="reviewed",
+                    language="de",
+                ),
+                NewMemory(content="private " * 400, id="long", created_at=then),
+            ]
+        )
+        ana.remember("old port 80", id="old")
+        ana.update("old", content="port 8080")
+        ana.invalidate("old", superseded_by="a/1")
+        ben.remember("ben's own", id="a/1", visibility="private")
+        ben.feedback("a/1", useful=True, recall_id="r1")
+        store.as_user("acme", "cleo").feedback("a/1", useful=True, recall_id="r2")
+        store.as_user("acme", "cleo").feedback("a/1", useful=False)
+        ana.add_alias("Kubernetes", "k8s")
+        store.as_user("globex", "eve").remember("tripwire: globex only", id="g")
+        return StoreAdmin.connect(database)
+
+    @pytest.fixture
+    def other_database(self, create_database: Callable[..., str], template: str, server: str) -> Iterator[str]:
+        conninfo = create_database(template)
+        yield conninfo
+        with psycopg.connect(server, autocommit=True) as connection:
+            name = psycopg.conninfo.conninfo_to_dict(conninfo)["dbname"]
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(str(name))))
+
+    @pytest.fixture
+    def other(self, other_database: str) -> StoreAdmin:
+        return StoreAdmin.connect(other_database)
+
+    @staticmethod
+    def rows(path: Path) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+    def test_an_export_comes_back_the_same(self, filled: StoreAdmin, other: StoreAdmin, tmp_path: Path) -> None:
+        assert filled.export_jsonl(tmp_path / "one.jsonl") == 7
+        assert other.import_jsonl(tmp_path / "one.jsonl") == {"stored": 5, "kept": 0, "refused": 0, "names": 2}
+        other.export_jsonl(tmp_path / "two.jsonl")
+        assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+
+    def test_an_import_again_keeps_what_is_there(self, filled: StoreAdmin, tmp_path: Path) -> None:
+        filled.export_jsonl(tmp_path / "one.jsonl")
+        assert filled.import_jsonl(tmp_path / "one.jsonl") == {"stored": 0, "kept": 5, "refused": 0, "names": 0}
+        assert filled.import_jsonl(tmp_path / "one.jsonl", on_existing="replace")["stored"] == 5
+        filled.export_jsonl(tmp_path / "two.jsonl")
+        assert self.rows(tmp_path / "one.jsonl") == self.rows(tmp_path / "two.jsonl")
+
+    def test_what_was_imported_is_found_and_counts_as_before(
+        self, filled: StoreAdmin, other: StoreAdmin, other_database: str, tmp_path: Path
+    ) -> None:
+        filled.export_jsonl(tmp_path / "one.jsonl")
+        other.import_jsonl(tmp_path / "one.jsonl")
+        with MemoryStore.connect(other_database, embedder=HashEmbedder(32)) as store:
+            ana = store.as_user("acme", "ana")
+            hit = ana.recall("Gateway").hits[0]
+            assert (hit.id, "vector" in hit.legs) == ("a/1", False)
+            assert other.embed() > 4
+            hit = ana.recall("Gateway").hits[0]
+            assert (hit.id, "vector" in hit.legs) == ("a/1", True)
+            assert hit.reinforcement == pytest.approx(1 + 0.15 * math.log(2) - 0.25 * math.log(2), abs=1e-9)
+            assert ana.get("long").content == "private " * 400
+            assert "old" not in {each.id for each in ana.recall("old port").hits}
+            assert ana.history("old")[0].content == "old port 80"
+            assert store.as_user("acme", "ben").get("a/1").content == "ben's own"
+
+    def test_an_organisation_or_a_user_can_be_exported_alone(self, filled: StoreAdmin, tmp_path: Path) -> None:
+        filled.export_jsonl(tmp_path / "acme.jsonl", org="acme")
+        assert "tripwire" not in (tmp_path / "acme.jsonl").read_text()
+        filled.export_jsonl(tmp_path / "ben.jsonl", org="acme", user="ben")
+        assert [row["memory"]["content"] for row in self.rows(tmp_path / "ben.jsonl")[1:]] == ["ben's own"]
+
+    def test_a_hook_may_change_or_refuse_what_comes_in(
+        self, filled: StoreAdmin, other: StoreAdmin, tmp_path: Path
+    ) -> None:
+        def guard(memory: NewMemory) -> NewMemory | None:
+            return None if "private" in memory.content else memory.model_copy(update={"trust": "imported"})
+
+        filled.export_jsonl(tmp_path / "one.jsonl")
+        assert other.import_jsonl(tmp_path / "one.jsonl", before_write=guard)["refused"] == 1
+        other.export_jsonl(tmp_path / "two.jsonl")
+        memories = [row["memory"] for row in self.rows(tmp_path / "two.jsonl") if "memory" in row]
+        assert {memory["trust"] for memory in memories} == {"imported"}
+        assert "long" not in {memory["id"] for memory in memories}
+
+    @pytest.mark.parametrize(
+        ("line", "message"),
+        [
+            ("{", "line 2 is not JSON"),
+            ('{"memory": {"id": "x"}}', r"line 2: content cannot be read: field required"),
+            ('{"other": 1}', "line 2 is .* an export holds"),
+            ('{"format": "lore-retriever export 9"}', "this version reads 'lore-retriever export 1'"),
+            (
+                '{"memory": {"id": "x", "org": "o", "owner": "u", "created_at": "2025-01-01T00:00:00Z", "content": "a\\u0000"}}',
+                "the content of line 2 holds a NUL",
+            ),
+            (
+                '{"memory": {"id": "x", "org": "", "owner": "u", "created_at": "2025-01-01T00:00:00Z", "content": "a"}}',
+                "org of line 2 is ''",
+            ),
+        ],
+    )
+    def test_a_line_that_cannot_be_stored_is_named_and_nothing_is(
+        self, filled: StoreAdmin, other: StoreAdmin, tmp_path: Path, line: str, message: str
+    ) -> None:
+        filled.export_jsonl(tmp_path / "one.jsonl", org="globex")
+        first, *rest = (tmp_path / "one.jsonl").read_text().split("\n")
+        (tmp_path / "bad.jsonl").write_text("\n".join([first, line, *rest]))
+        with pytest.raises(InvalidInput, match=message):
+            other.import_jsonl(tmp_path / "bad.jsonl")
+        with other.service() as cursor:
+            assert cursor.execute("SELECT count(*) AS n FROM memories").fetchall() == [{"n": 0}]
+
+
+class TestLeaving:
+    def test_a_user_leaves_no_trace_and_the_traces_are_counted(
+        self, either: Any, ana: Any, ben: Any, database: str, admin_connection: psycopg.Connection[Any]
+    ) -> None:
+        ana.remember("zanzibar " * 300, id="ana-secret-1", aliases=["anas-alias"])
+        ana.remember("zanzibar shared", id="ana-secret-2", visibility="shared", source="ana")
+        ana.update("ana-secret-2", content="zanzibar shared again")
+        ana.add_alias("Kubernetes", "k8s")
+        mine = ben.remember("ben's own remark", visibility="shared", id="b1")
+        ben.remember("older", id="b2")
+        ben.invalidate("b2", superseded_by="ana-secret-2")
+        ben.feedback("ana-secret-2", useful=True)
+        ana.feedback(mine, useful=True)
+        either.as_user("acme", "cleo").feedback(mine, useful=True)
+        either.as_user("globex", "ana").remember("another ana", id="other")
+        admin = StoreAdmin.connect(database)
+        admin.maintain()
+
+        counted = admin.forget_user("acme", "ana")
+
+        assert counted.pop("statistics") > 0
+        assert counted.pop("windows") == counted.pop("vectors") >= 3
+        assert counted == {
+            "memories": 2,
+            "history": 1,
+            "aliases": 1,
+            "votes received": 1,
+            "votes given": 1,
+            "names given to the organisation": 2,
+            "mentions as successor": 2,
+        }
+        assert self.found(admin_connection, "acme", ("zanzibar", "ana-secret", "anas-alias")) == []
+        assert self.found(admin_connection, "acme", ("ana",), whole=True) == []
+        assert either.as_user("globex", "ana").get("other").content == "another ana"
+        assert ben.recall("remark").hits[0].reinforcement == pytest.approx(1 + 0.15 * math.log(2), abs=1e-9)
+        assert ben.aliases() != []
+
+    @staticmethod
+    def found(
+        connection: psycopg.Connection[Any], org: str, words: tuple[str, ...], *, whole: bool = False
+    ) -> list[tuple[str, str]]:
+        """Every table and column of an organisation that holds one of the words."""
+        columns = connection.execute(
+            "SELECT c.table_name, c.column_name FROM information_schema.columns AS c"
+            " JOIN information_schema.tables AS t USING (table_schema, table_name)"
+            " WHERE c.table_schema = 'lore' AND t.table_type = 'BASE TABLE' AND c.data_type NOT IN ('bytea')"
+            " AND EXISTS (SELECT FROM information_schema.columns AS o WHERE o.table_schema = 'lore'"
+            "             AND o.table_name = c.table_name AND o.column_name = 'org')"
+        ).fetchall()
+        hits = []
+        for table, column in columns:
+            test = f'"{column}"::text = ANY (%s)' if whole else f'"{column}"::text ILIKE ANY (%s)'
+            sought = list(words) if whole else [f"%{word}%" for word in words]
+            query = f'SELECT count(*) FROM "{table}" WHERE org = %s AND {test}'  # noqa: S608
+            (row,) = connection.execute(query, [org, sought]).fetchall()
+            hits += [(table, column)] if row[0] else []
+        return hits
+
+    def test_an_unknown_user_leaves_nothing_behind_but_zeros(self, database: str) -> None:
+        assert set(StoreAdmin.connect(database).forget_user("acme", "nobody").values()) == {0}
+
+    def test_an_application_cannot_make_a_colleague_leave(
+        self, ana: Any, ben: Any, scope_connection: Callable[[str, str], Any]
+    ) -> None:
+        ana.remember("ana's", id="a", visibility="shared")
+        with scope_connection("acme", "ben") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM forget_user('acme', 'ana')")
+        assert ben.get("a").content == "ana's"
+
+    def test_a_forgotten_memory_is_gone_from_every_table(
+        self, ana: Any, admin_connection: psycopg.Connection[Any]
+    ) -> None:
+        ana.remember("xanadu " * 300, id="m", aliases=["stately dome"])
+        ana.feedback("m", useful=True)
+        ana.update("m", content="xanadu, reworded")
+        ana.forget("m")
+        # Statistics are counts of words, brought up to date by the next maintenance.
+        assert {table for table, _ in self.found(admin_connection, "acme", ("xanadu", "stately"))} <= {"terms"}
