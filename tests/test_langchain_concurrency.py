@@ -31,7 +31,18 @@ def connections(database: str) -> list[str]:
     return [str(row[0]) for row in rows]
 
 
-def settle(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def blocked(database: str) -> int:
+    """How many of the application's statements wait for a lock."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'lore-retriever' AND wait_event_type = 'Lock'"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def settle(condition: Callable[[], bool], seconds: float = 30) -> bool:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)
@@ -112,7 +123,7 @@ async def test_a_search_cancelled_in_mid_query_leaves_the_pool_whole(
     with psycopg.connect(database) as blocker:
         blocker.execute("LOCK TABLE lore.memories IN ACCESS EXCLUSIVE MODE")
         searches = [asyncio.create_task(retriever.ainvoke(f"gateway {n}")) for n in range(3)]
-        assert await asyncio.to_thread(settle, lambda: connections(database).count("active") == 3)
+        assert await asyncio.to_thread(settle, lambda: blocked(database) == 3)
         for search in searches:
             search.cancel()
         assert all(
@@ -131,7 +142,7 @@ async def test_a_write_cancelled_in_mid_transaction_stores_nothing(async_ana: As
     with psycopg.connect(database) as blocker:
         blocker.execute("LOCK TABLE lore.windows IN ACCESS EXCLUSIVE MODE")
         writing = asyncio.create_task(documents.aadd_texts(["half written"], ids=["h"]))
-        assert await asyncio.to_thread(settle, lambda: connections(database).count("active") == 1)
+        assert await asyncio.to_thread(settle, lambda: blocked(database) == 1)
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing
