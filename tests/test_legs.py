@@ -216,6 +216,18 @@ def test_the_relaxed_leg_is_bm25(ana: Memories, admin: str) -> None:
     assert by_leg(recall, "relaxed") == sorted(expected, key=lambda i: -expected[i])
 
 
+def test_counts_of_what_is_gone_are_gone_after_maintenance(ana: Memories, admin: str) -> None:
+    remember(ana, {f"m{n}": f"walrus {n}" for n in range(30)})
+    counts = "SELECT (SELECT count(*) FROM terms), (SELECT coalesce(sum(memories), 0) FROM scope_statistics)"
+    for expected in (30, 0):
+        StoreAdmin.connect(admin).maintain()
+        with scoped(admin, ana.scope.org, "ana") as connection:
+            row = connection.execute(counts).fetchone()
+        assert row is not None
+        assert (row[0] > 0, row[1]) == (expected > 0, expected)
+        ana.forget_many([f"m{n}" for n in range(30)])
+
+
 def test_a_search_sees_nothing_of_the_one_before(ana: Memories) -> None:
     remember(ana, {"apple": "apple trees in spring", "orange": "orange trees in winter"})
 

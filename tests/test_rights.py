@@ -100,7 +100,7 @@ _MEMORY_OWN = "m.org = %(org)s AND m.owner = %(user)s"
 _PART = "t.org = %(org)s AND t.owner IN ('', %(user)s)"
 READABLE = {
     **dict.fromkeys(TENANT_TABLES, _MEMORY_VISIBLE),
-    **dict.fromkeys(("codes", "pending", "untranslated"), _MEMORY_OWN),
+    **dict.fromkeys(("codes", "pending", "untranslated", "history"), _MEMORY_OWN),
     **dict.fromkeys(("terms", "scope_statistics"), _PART),
     "aliases": f"(t.key IS NULL AND t.org = %(org)s) OR ({_MEMORY_VISIBLE})",
     "feedback": f"{_MEMORY_VISIBLE} AND t.voter = %(user)s",
@@ -428,6 +428,22 @@ def test_a_function_of_the_caller_s_own_is_shown_no_foreign_row(application: str
         connection.execute("SELECT count(*) FROM aliases WHERE pg_temp.peek(name)")
         assert len(shown) > 5
         assert shown_to("acme", "ana", " ".join(shown)) == set()
+
+
+def test_a_text_replaced_while_private_stays_private(admin: str, application: str) -> None:
+    with MemoryStore.connect(application, embedder=HashEmbedder(32)) as store:
+        ana = store.as_user("acme", "ana")
+        ana.remember("the code of the safe is 1234", id="safe")
+        ana.update("safe", content="the safe stands in the cellar")
+        ana.update("safe", visibility="shared")
+    read = (
+        "SELECT h.content FROM history AS h JOIN memories AS m ON m.org = h.org AND m.key = h.key WHERE m.id = 'safe'"
+    )
+    with scoped(application, "acme", "ana") as connection:
+        assert connection.execute(read).fetchall() == [("the code of the safe is 1234",)]
+    with scoped(application, "acme", "ben") as connection:
+        assert connection.execute("SELECT count(*) FROM memories WHERE id = 'safe'").fetchone() == (1,)
+        assert connection.execute(read).fetchall() == []
 
 
 EVERY_KEY = list(range(1, 1001))
