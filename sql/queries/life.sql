@@ -7,6 +7,20 @@ FROM memories AS m JOIN history AS h ON h.org = m.org AND h.key = m.key
 WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text
 ORDER BY h.entry
 
+-- name: own_memory
+-- One row or none: the own memory of this id, as it was given.
+SELECT m.content, m.content_original, m.kind, m.visibility, m.metadata, m.pinned, m.created_at, m.expires_at, m.agent, m.session,
+       m.source, m.trust, m.language
+FROM memories AS m
+WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text
+
+-- name: nearest_memories
+-- One row per visible, live memory closest to a vector, closest first: the vector leg of a search alone.
+SELECT r.id, r.owner, r.owner = scope_user() AS is_own, r.similarity, r.content_excerpt
+FROM recall(ARRAY[''], ARRAY[%(embedding)s::halfvec], %(limit)s::integer) AS r
+WHERE r.similarity IS NOT NULL
+ORDER BY r.similarity DESC, r.created_at DESC, r.owner, r.id
+
 -- name: export_memories
 -- One row per memory after the given place, in order of organisation and key: one line of an export. As the service role.
 SELECT m.org, m.key, jsonb_build_object(

@@ -35,6 +35,7 @@ from lore_retriever.migrations import (
     search_path,
 )
 from lore_retriever.opening import embedder_of
+from lore_retriever.operations.common import BeforeWrite
 from lore_retriever.operations.embedding import MOST_ATTEMPTS
 from lore_retriever.queries import query
 from lore_retriever.spaces import (
@@ -51,7 +52,7 @@ from lore_retriever.spaces import (
     undo,
 )
 from lore_retriever.steps import Row
-from lore_retriever.transfer import BeforeWrite, OnExisting, export_lines, forget_user, import_lines
+from lore_retriever.transfer import OnExisting, export_lines, forget_user, import_lines
 
 __all__ = ["LEAST_CODE_DIMENSIONS", "SpaceStatus", "StoreAdmin", "record_space"]
 

@@ -7,7 +7,10 @@ from typing import Any, Self
 
 from lore_retriever.types import Strength
 
-__all__ = ["Evidence"]
+__all__ = ["SAME_WORDS", "Evidence"]
+
+SAME_WORDS = 0.6
+"""Share of words that two texts must have in common to be called near duplicates, whatever their vectors say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class Evidence:
         coverage_weight: Weight of the share of the query's idf that the hit's words carry.
         bias: Added to both.
         weak, medium, strong: Least probability for each word.
+        near_duplicate: Least cosine of two stored texts that may say the same.
     """
 
     similarity_weight: float = 8.0
@@ -27,11 +31,20 @@ class Evidence:
     weak: float = 0.25
     medium: float = 0.5
     strong: float = 0.75
+    near_duplicate: float = 0.9
 
     @classmethod
-    def of_space(cls, calibration: dict[str, Any] | None) -> Self:
+    def of_space(cls, calibration: dict[str, Any] | None, *, model: str = "") -> Self:
         """The calibration recorded with a space, or the uncalibrated defaults."""
         return cls(**calibration) if calibration else cls()
+
+    def is_near_duplicate(self, similarity: float, resemblance: float) -> bool:
+        """Whether two stored texts say nearly the same: close vectors and mostly the same words.
+
+        Args:
+            resemblance: Share of their words that both have.
+        """
+        return similarity >= self.near_duplicate and resemblance >= SAME_WORDS
 
     def strength(
         self,

@@ -11,7 +11,7 @@ from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import EmbeddingSpaceMismatch
 from lore_retriever.evidence import Evidence
 from lore_retriever.language import Canonicalizer
-from lore_retriever.operations.common import OpenSpace
+from lore_retriever.operations.common import BeforeWrite, OpenSpace
 from lore_retriever.steps import Body, Row, Statement
 
 __all__ = ["Facts", "embedder_of", "facts_body", "open_space"]
@@ -70,6 +70,7 @@ def open_space(
     embedder: Embedder | None,
     on_embedding_error: Literal["degrade", "raise"],
     canonicalizer: Canonicalizer | None = None,
+    before_write: BeforeWrite | None = None,
 ) -> OpenSpace:
     """The space to search and write: the embedder's, or the active one with the embedder that belongs to it.
 
@@ -86,9 +87,10 @@ def open_space(
     return OpenSpace(
         row["space"],
         embedder or embedder_of(_identity(row)),
-        Evidence.of_space(row["evidence"]),
+        Evidence.of_space(row["evidence"], model=row["model"]),
         on_embedding_error,
         canonicalizer,
+        before_write,
     )
 
 

@@ -24,7 +24,7 @@ from lore_retriever.inputs import checked_scope, new_scope
 from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
 from lore_retriever.opening import Facts, facts_body, open_space
-from lore_retriever.operations.common import OpenSpace
+from lore_retriever.operations.common import BeforeWrite, OpenSpace
 from lore_retriever.steps import Operation
 from lore_retriever.types import Scope
 from lore_retriever.views import AsyncMemories, Memories
@@ -43,11 +43,13 @@ class _Store:
         embedder: Embedder | None,
         on_embedding_error: OnEmbeddingError,
         canonicalizer: Canonicalizer | None,
+        before_write: BeforeWrite | None,
     ) -> None:
         self.schema = checked_schema(schema)
         self._given_embedder = embedder
         self._on_embedding_error: OnEmbeddingError = on_embedding_error
         self._canonicalizer = canonicalizer
+        self._before_write = before_write
         self._path = search_path(schema, [])
         self._space: OpenSpace | None = None
         self._server: Any = None  # the built-in Postgres, where this store started it
@@ -74,7 +76,9 @@ class _Store:
         """Take in what the database says of itself, or raise what is wrong with it."""
         compared(self.schema, facts.migrations, known_migrations()).require_current()
         self._path = search_path(self.schema, facts.extension_schemas)
-        self._space = open_space(facts.spaces, self._given_embedder, self._on_embedding_error, self._canonicalizer)
+        self._space = open_space(
+            facts.spaces, self._given_embedder, self._on_embedding_error, self._canonicalizer, self._before_write
+        )
 
     def _release_server(self) -> None:
         if self._server is not None:
@@ -97,8 +101,9 @@ class MemoryStore(_Store):
         embedder: Embedder | None = None,
         on_embedding_error: OnEmbeddingError = "degrade",
         canonicalizer: Canonicalizer | None = None,
+        before_write: BeforeWrite | None = None,
     ) -> None:
-        super().__init__(schema, embedder, on_embedding_error, canonicalizer)
+        super().__init__(schema, embedder, on_embedding_error, canonicalizer, before_write)
         self._driver = Driver(pool)
         self._owns_pool = owns_pool
         self._opening = threading.Lock()
@@ -117,6 +122,7 @@ class MemoryStore(_Store):
         prepare_threshold: int | None = 5,
         on_embedding_error: OnEmbeddingError = "degrade",
         canonicalizer: Canonicalizer | None = None,
+        before_write: BeforeWrite | None = None,
         connect_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Open a store on any Postgres with pgvector 0.8 or newer. Never migrates.
@@ -131,6 +137,8 @@ class MemoryStore(_Store):
             prepare_threshold: None where a pooler in transaction mode stands between (PgBouncer).
             on_embedding_error: `degrade` answers from the lexical legs, `raise` raises EmbeddingFailed.
             canonicalizer: Brings texts and queries into one language (`lore_retriever.language`); none if None.
+            before_write: Looks at each memory before it is stored, on every way in; returns the memory to store, or None
+                to refuse it. Called where the caller runs (on the event loop, for an asynchronous store): be quick.
 
         Raises:
             StoreUnavailable: If no connection can be had in time.
@@ -140,6 +148,7 @@ class MemoryStore(_Store):
             "embedder": embedder,
             "on_embedding_error": on_embedding_error,
             "canonicalizer": canonicalizer,
+            "before_write": before_write,
         }
         if isinstance(conninfo, ConnectionPool):
             return cls(conninfo, owns_pool=False, **options)
@@ -284,10 +293,11 @@ class AsyncMemoryStore(_Store):
         embedder: Embedder | None = None,
         on_embedding_error: OnEmbeddingError = "degrade",
         canonicalizer: Canonicalizer | None = None,
+        before_write: BeforeWrite | None = None,
         make_pool: Callable[[str], AsyncConnectionPool[Any]] | None = None,
         conninfo: Callable[[], str] = lambda: "",
     ) -> None:
-        super().__init__(schema, embedder, on_embedding_error, canonicalizer)
+        super().__init__(schema, embedder, on_embedding_error, canonicalizer, before_write)
         self._pool = pool
         self._make_pool = make_pool
         self._conninfo = conninfo
@@ -310,6 +320,7 @@ class AsyncMemoryStore(_Store):
         prepare_threshold: int | None = 5,
         on_embedding_error: OnEmbeddingError = "degrade",
         canonicalizer: Canonicalizer | None = None,
+        before_write: BeforeWrite | None = None,
         connect_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """As `MemoryStore.connect`; opens when awaited or entered."""
@@ -332,6 +343,7 @@ class AsyncMemoryStore(_Store):
             "embedder": embedder,
             "on_embedding_error": on_embedding_error,
             "canonicalizer": canonicalizer,
+            "before_write": before_write,
         }
         if isinstance(conninfo, AsyncConnectionPool):
             return cls(conninfo, **options)
@@ -412,6 +424,7 @@ class AsyncMemoryStore(_Store):
                     embedder=self.known_embedder,
                     on_embedding_error=self._on_embedding_error,
                     canonicalizer=self._canonicalizer,
+                    before_write=self._before_write,
                 )
             return self._twin
 

@@ -8,7 +8,7 @@ exported: they belong to a model, and are made anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from lore_retriever.errors import InvalidInput
 from lore_retriever.inputs import checked_memory, checked_text, utc
 from lore_retriever.limits import MAX_NAME_CHARS
+from lore_retriever.operations.common import BeforeWrite
 from lore_retriever.queries import query
 from lore_retriever.types import NewMemory, Record
 
@@ -31,7 +32,6 @@ FORMAT = "lore-retriever export 1"
 """What the first line of an export names."""
 
 OnExisting = Literal["keep", "replace"]
-BeforeWrite = Callable[[NewMemory], NewMemory | None]
 
 _PAGE = 500
 _BATCH = 200

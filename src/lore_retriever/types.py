@@ -32,6 +32,7 @@ __all__ = [
     "Reinforcement",
     "Scope",
     "SectionName",
+    "Similar",
     "Strength",
     "Visibility",
 ]
@@ -262,6 +263,27 @@ class Change(Record):
     content: str | None
     superseded_by: str | None
     changed_at: datetime
+
+
+class Similar(Record):
+    """A memory that was just stored, and another that says nearly the same.
+
+    Attributes:
+        similarity: Cosine of their closest windows.
+        resemblance: Share of their words that both have.
+    """
+
+    id: str
+    other: str
+    owner: str
+    similarity: float
+    resemblance: float
+
+    def __str__(self) -> str:
+        return (
+            f"memory {self.id!r} says nearly the same as {self.other!r} of {self.owner!r} (similarity {self.similarity:.2f},"
+            f" {self.resemblance:.0%} of the words): update that one, or let this one supersede it"
+        )
 
 
 class Reinforcement(Record):

@@ -7,7 +7,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 
-__all__ = ["NEAR_DUPLICATE", "duplicates_of", "resemblance", "shingles", "words_of"]
+__all__ = ["NEAR_DUPLICATE", "duplicates_of", "word_resemblance", "words_of"]
 
 NEAR_DUPLICATE = 0.8
 """Share of two texts' word triples that they have in common, from which on the later one is left out."""
@@ -31,15 +31,15 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(folded)) or tuple(folded.split())
 
 
-def shingles(words: Sequence[str]) -> frozenset[tuple[str, ...]]:
-    """All runs of three words."""
+def word_resemblance(one: str, other: str) -> float:
+    """Share of the words of two texts that both have, in [0, 1]."""
+    first, second = set(words_of(one)), set(words_of(other))
+    both = len(first & second)
+    return both / (len(first) + len(second) - both) if both else 0.0
+
+
+def _triples(words: Sequence[str]) -> frozenset[tuple[str, ...]]:
     return frozenset(zip(words, words[1:], words[2:], strict=False))
-
-
-def resemblance(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> float:
-    """Share of the triples of two texts that both have, in [0, 1]."""
-    both = len(one & other)
-    return both / (len(one) + len(other) - both) if both else 0.0
 
 
 def duplicates_of(texts: Sequence[str], *, least: float = NEAR_DUPLICATE) -> list[int | None]:
@@ -55,7 +55,7 @@ def duplicates_of(texts: Sequence[str], *, least: float = NEAR_DUPLICATE) -> lis
     telling: list[tuple[str, ...]] = []
     for place, text in enumerate(texts):
         words = words_of(text)
-        parts.append(shingles(words) if len(words) > _SHORT else frozenset())
+        parts.append(_triples(words) if len(words) > _SHORT else frozenset())
         telling.append(_telling(words))
         same = first_of.setdefault(words, place)
         if same != place:

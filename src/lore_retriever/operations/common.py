@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,8 +10,12 @@ from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.evidence import Evidence
 from lore_retriever.language import Canonicalizer
 from lore_retriever.steps import Body, Operation, Statement, Transact
+from lore_retriever.types import NewMemory
 
-__all__ = ["OpenSpace", "fetch", "halfvec_text", "run"]
+__all__ = ["BeforeWrite", "OpenSpace", "fetch", "halfvec_text", "run"]
+
+BeforeWrite = Callable[[NewMemory], NewMemory | None]
+"""Returns the memory to store: the one given, another in its place, or None to refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class OpenSpace:
         evidence: How strong evidence is judged in it.
         on_embedding_error: Whether a recall whose query cannot be embedded answers from the lexical legs.
         canonicalizer: Brings texts and queries into one language; None leaves them as they are.
+        before_write: Looks at each memory before it is stored; None lets all of them pass.
     """
 
     number: int
@@ -31,6 +36,7 @@ class OpenSpace:
     evidence: Evidence = field(default_factory=Evidence)
     on_embedding_error: Literal["degrade", "raise"] = "degrade"
     canonicalizer: Canonicalizer | None = None
+    before_write: BeforeWrite | None = None
 
 
 def halfvec_text(vector: Vector) -> str:

@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from lore_retriever.errors import IdTaken, InvalidInput, NotFound
 from lore_retriever.inputs import checked_id, checked_ids, checked_memory, checked_version, items_of, new_memory
-from lore_retriever.operations.common import OpenSpace, fetch
+from lore_retriever.operations.common import BeforeWrite, OpenSpace, fetch
 from lore_retriever.operations.embedding import embed_pending_of_scope
 from lore_retriever.operations.language import canonical_for, known_canonical, translate_pending_of_scope
+from lore_retriever.operations.life import guarded, guarded_changes, look_for_similar
 from lore_retriever.operations.storing import Item, store_windows, with_vectors, with_windows
 from lore_retriever.steps import Body, Operation, Row, Statement, Transact
-from lore_retriever.types import NewMemory
+from lore_retriever.types import NewMemory, Similar
 
 __all__ = [
     "StoredIds",
@@ -35,15 +36,27 @@ _log = logging.getLogger("lore_retriever")
 
 
 class StoredIds(list[str]):
-    """Ids of what was stored, in order; `refused` holds (place in the batch, why) of what was skipped."""
+    """Ids of what was stored, in order.
 
-    def __init__(self, ids: Iterable[str] = (), refused: Sequence[tuple[int, InvalidInput]] = ()) -> None:
+    Attributes:
+        refused: (place in the batch, why) of what was skipped.
+        similar: Memories that were there and say nearly what a new one says; only looked for in batches of up to
+            `life.NEIGHBOURS_ASKED_FOR` new texts.
+    """
+
+    def __init__(
+        self,
+        ids: Iterable[str] = (),
+        refused: Sequence[tuple[int, InvalidInput]] = (),
+        similar: Sequence[Similar] = (),
+    ) -> None:
         super().__init__(ids)
         self.refused = tuple(refused)
+        self.similar = tuple(similar)
 
 
 def _checked(
-    memories: Iterable[NewMemory], on_error: Literal["raise", "skip"]
+    memories: Iterable[NewMemory], on_error: Literal["raise", "skip"], before_write: BeforeWrite | None
 ) -> tuple[list[Item], list[tuple[int, InvalidInput]]]:
     """Items in order, the last of each id kept in its first place; and what was refused."""
     if on_error not in ("raise", "skip"):
@@ -52,9 +65,8 @@ def _checked(
     refused: list[tuple[int, InvalidInput]] = []
     for number, memory in enumerate(items_of(memories, what="memories", of="NewMemory")):
         try:
-            checked = checked_memory(
-                memory, what=f"item {number}" + (f" ({memory.id!r})" if getattr(memory, "id", None) else "")
-            )
+            what = f"item {number}" + (f" ({memory.id!r})" if getattr(memory, "id", None) else "")
+            checked = guarded(checked_memory(memory, what=what), before_write, what=what)
         except InvalidInput as error:
             if on_error == "raise":
                 raise
@@ -66,11 +78,13 @@ def _checked(
     return list(items.values()), refused
 
 
-def _store(items: Sequence[Item], space: int) -> Body:
+def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item]) -> Body:
+    """Ids of the items, and what was there already and says nearly the same as those that changed."""
+    similar = yield from look_for_similar(space, changed)
     given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
     rows = yield Statement("upsert_memories", {"memories": given})
     stored = {row["id"]: row for row in rows}
-    yield from store_windows(stored, items, space)
+    yield from store_windows(stored, items, space.number)
     yield from _queue_translations(stored, items)
     named = [(stored[item.id]["key"], alias) for item in items for alias in item.memory.aliases]
     replaced = [row["key"] for row in rows if not row["fresh"] or not row["created"]]
@@ -79,7 +93,7 @@ def _store(items: Sequence[Item], space: int) -> Body:
             "replace_memory_aliases",
             {"keys": replaced, "alias_keys": [key for key, _ in named], "names": [name for _, name in named]},
         )
-    return [item.id for item in items]
+    return [item.id for item in items], similar
 
 
 def _queue_translations(stored: Mapping[str, Row], items: Sequence[Item]) -> Body:
@@ -117,7 +131,7 @@ def remember_many(
     progress: Callable[[int, int], None] | None = None,
 ) -> Operation:
     """Store memories, whole or not at all; their ids, in the order given (one each; the last of an id wins)."""
-    items, refused = _checked(memories, on_error)
+    items, refused = _checked(memories, on_error, space.before_write)
     if not items:
         return StoredIds((), refused)
     held = yield from _held(items)
@@ -131,7 +145,7 @@ def remember_many(
     by_id = {item.id: item for item in [*changed, *same]}
     ordered = [by_id[item.id] for item in items]
     try:
-        ids = yield Transact(lambda: _store(ordered, space.number))
+        ids, similar = yield Transact(lambda: _store(space, ordered, changed))
     except IdTaken as taken:
         yield from _name_taken([item.id for item in items], taken)
     yield from fetch("refresh_statistics")
@@ -139,7 +153,7 @@ def remember_many(
         if not any(item.translation_error for item in ordered):
             yield from translate_pending_of_scope(space)
         yield from embed_pending_of_scope(space)
-    return StoredIds(ids, refused)
+    return StoredIds(ids, refused, similar)
 
 
 def _name_taken(ids: Sequence[str], taken: IdTaken) -> Operation:
@@ -155,6 +169,8 @@ def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: in
     """Change the own memory of that id; text, windows and vectors change together."""
     checked_id(id)
     checked_version(version)
+    if space.before_write is not None:
+        changes = yield from guarded_changes(id, changes, space.before_write)
     content = changes.get("content")
     item = Item(checked_memory(new_memory(**({"content": "unchanged"} | dict(changes))), what=f"memory {id!r}"), id)
     given = {
