@@ -391,8 +391,8 @@ def test_migrate_with_another_model_is_refused(lore: CommandLine) -> None:
     assert "multilingual-e5-small" in result.stderr
 
 
-def test_a_store_lives_in_the_schema_that_is_named(keeper: CommandLine) -> None:
-    name = "notes_2"
+def test_a_store_lives_in_a_schema_of_any_name(keeper: CommandLine) -> None:
+    name = 'odd "schema" name'
     assert keeper("migrate", "--model", "hash", "--schema", name).exit_code == 0
     keeper("remember", "alpha", "--id", "m", "--schema", name)
     assert printed(keeper("recall", "alpha", "--schema", name, "--json"))["hits"][0]["id"] == "m"
