@@ -22,7 +22,6 @@ from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import (
     EmbeddingSpaceMismatch,
-    InvalidInput,
     PermissionDenied,
     StoreUnavailable,
 )
@@ -38,6 +37,7 @@ from lore_retriever.opening import embedder_of
 from lore_retriever.operations.common import BeforeWrite
 from lore_retriever.operations.embedding import MOST_ATTEMPTS
 from lore_retriever.queries import query
+from lore_retriever.retexting import rebuild_text
 from lore_retriever.spaces import (
     LEAST_CODE_DIMENSIONS,
     SpaceStatus,
@@ -57,9 +57,6 @@ from lore_retriever.transfer import OnExisting, export_lines, forget_user, impor
 __all__ = ["LEAST_CODE_DIMENSIONS", "SpaceStatus", "StoreAdmin", "record_space"]
 
 _log = logging.getLogger("lore_retriever")
-
-RETEXTED_AT_ONCE = 500
-"""Memories indexed anew in one transaction of `rebuild_text`."""
 
 Connect = Callable[[], AbstractContextManager["psycopg.Connection[Any]"]]
 
@@ -213,24 +210,7 @@ class StoreAdmin:
         Raises:
             InvalidInput: If the server has no configuration of that name.
         """
-        with self.service() as cursor:
-            _check_text_config(cursor, config)
-            cursor.execute("UPDATE settings SET next_text_config = %s", [config])
-            row = cursor.execute("SELECT count(*) AS n FROM memories WHERE text_config <> %s", [config]).fetchone()
-        total = row["n"] if row else 0
-        done = 0
-        while True:
-            with self.service() as cursor:
-                changed = cursor.execute(query("retext_some"), {"config": config, "limit": RETEXTED_AT_ONCE}).rowcount
-            if not changed:
-                break
-            done += changed
-            if progress is not None:
-                progress(done, total)
-        with self.service() as cursor:
-            cursor.execute("UPDATE settings SET text_config = %s, next_text_config = NULL", [config])
-            cursor.execute("SELECT rebuild_statistics()")
-        return done
+        return rebuild_text(self.service, config, progress=progress)
 
     def export_jsonl(self, path: Path | str, *, org: str | None = None, user: str | None = None) -> int:
         """Write memories to a file of JSON lines with all that belongs to them; how many lines it has.
@@ -400,17 +380,6 @@ class StoreAdmin:
             InvalidInput: If it is active, or there is none of that name.
         """
         return drop(self.service, space)
-
-
-def _check_text_config(cursor: psycopg.Cursor[Row], config: str) -> None:
-    try:
-        cursor.execute("SAVEPOINT probe")
-        cursor.execute("SELECT text_vector(%s, 'probe', true)", [config])
-    except psycopg.errors.UndefinedObject as error:
-        cursor.execute("ROLLBACK TO SAVEPOINT probe")
-        names = cursor.execute("SELECT cfgname AS name FROM pg_ts_config ORDER BY 1").fetchall()
-        known = ", ".join(row["name"] for row in names)
-        raise InvalidInput(f"the server has no text-search configuration {config!r}. It has: {known}.") from error
 
 
 def _active(cursor: psycopg.Cursor[Row]) -> tuple[int, EmbeddingSpace]:
