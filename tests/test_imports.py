@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "lore_retriever"
 KNOWN_TO = {
     "psycopg": {
         *("driver", "store", "migrations"),  # the application's way in
-        *("admin", "draining", "spaces", "doctor", "transfer"),  # what the keeper of a store does
+        *("admin", "draining", "spaces", "retexting", "doctor", "transfer"),  # what the keeper of a store does
         *("moving", "rows"),  # what reads the tables of another store, once
         *("embedded", "_postgres", "evaluation", "cli"),
     },
