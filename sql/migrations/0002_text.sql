@@ -219,21 +219,23 @@ BEGIN
         SELECT coalesce(array_agg(DISTINCT found.name), '{}')
         FROM (SELECT lower(token) AS name
               FROM tokens_as_typed(folded_text(query_text)) AS token
-              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token))  -- the sieve of identifiers_of
+              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token)  -- the sieve of identifiers_of
+                     AND token !~ '^[[:digit:]]+[[:alpha:]]{1,3}$')  -- in a sentence "15m" and "5xx" are quantities
                  OR (length(token) >= 3 AND only_token = token)
               LIMIT 16) AS found);
 END
 $$;
 
 -- name: exact_query
--- The whole query as a tsquery: all of its words; "phrases" and -exclusions work. Never raises.
+-- The whole query as a tsquery: all of its words; "phrases" and -exclusions work. Never raises: it reads 8,000
+-- characters at most, and a run of dashes as one (each would be a NOT, on a stack of 32).
 CREATE FUNCTION exact_query(config text, query_text text) RETURNS tsquery
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
     SET search_path FROM CURRENT
     SET client_min_messages = warning  -- a query of stop words only is no news
     AS $$
 DECLARE
-    words text := split_compounds(folded_text(query_text));
+    words text := regexp_replace(split_compounds(folded_text(left(query_text, 8000))), '-(?:\s*-)+', '-', 'g');
     asked tsquery;
 BEGIN
     IF has_unsplit_script(words) THEN

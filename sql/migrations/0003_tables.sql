@@ -123,7 +123,12 @@ CREATE TABLE memories (
     -- Windows beyond the most that one memory may have were not embedded.
     partly_embedded  boolean NOT NULL DEFAULT false,
     identifiers      text[] COLLATE "C" NOT NULL GENERATED ALWAYS AS (identifiers_of(content)) STORED,
-    PRIMARY KEY (org, key)
+    PRIMARY KEY (org, key),
+    -- A date that a driver cannot hold would break every reader of the row.
+    CONSTRAINT memories_readable_dates CHECK (
+        created_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
+        AND updated_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'
+        AND (expires_at IS NULL OR expires_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'))
 );
 CREATE UNIQUE INDEX memories_own_id ON memories (org, owner, id);
 CREATE UNIQUE INDEX memories_shared_id ON memories (org, id) WHERE visibility = 'shared';

@@ -46,9 +46,11 @@ BEGIN
     EXECUTE format('CREATE POLICY user_reads ON vectors FOR SELECT TO lore_user USING (%s AND (shared OR owner = (SELECT scope_user())))', in_scope);
     EXECUTE format('CREATE POLICY user_reads ON codes FOR SELECT TO lore_user USING (%s)', own);
     EXECUTE format('CREATE POLICY user_reads ON pending FOR SELECT TO lore_user USING (%s)', own);
-    FOREACH t IN ARRAY ARRAY['windows', 'reinforcement', 'history'] LOOP
+    FOREACH t IN ARRAY ARRAY['windows', 'reinforcement'] LOOP
         EXECUTE format('CREATE POLICY user_reads ON %1$I FOR SELECT TO lore_user USING (' || of_memory || ')', t);
     END LOOP;
+    -- The owner's only: a text replaced while its memory was private stays private when the memory is shared.
+    EXECUTE format('CREATE POLICY user_reads ON %1$I FOR SELECT TO lore_user USING (' || of_own_memory || ')', 'history');
     EXECUTE format('CREATE POLICY user_reads ON feedback FOR SELECT TO lore_user USING (' || of_memory || ' AND voter = (SELECT scope_user()))', 'feedback');
 
     EXECUTE format('CREATE POLICY user_inserts ON memories FOR INSERT TO lore_user WITH CHECK (%s)', own);

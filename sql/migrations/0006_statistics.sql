@@ -113,6 +113,8 @@ DECLARE
     parts integer := 0;
 BEGIN
     DELETE FROM terms AS t WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.org = t.org AND part_of(m.owner, m.visibility) = t.owner);
+    DELETE FROM scope_statistics AS s
+    WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.org = s.org AND part_of(m.owner, m.visibility) = s.owner);
     FOR part IN SELECT DISTINCT m.org, part_of(m.owner, m.visibility) AS owner FROM memories AS m LOOP
         PERFORM pg_advisory_xact_lock(statistics_lock(part.org, part.owner));
         PERFORM count_part(part.org, part.owner, 0);

@@ -202,6 +202,10 @@ DECLARE
     words tsquery;
     -- Nodes of a tsquery beyond which no memory is asked for all words: the relaxed leg knows a pasted text by its rarest.
     most_words CONSTANT integer := 64;
+    -- All words count as the whole query where they stand together: with weights 1, ts_rank_cd is the sum of
+    -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
+    -- long text they say nothing: the relaxed leg counts them.
+    least_closeness CONSTANT real := 0.02;
     names CONSTANT text[] := query_identifiers(query_text);
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
@@ -228,6 +232,7 @@ BEGIN
         IF numnode(words) BETWEEN 1 AND most_words THEN
             holders := ARRAY(SELECT m.key FROM memories AS m
                              WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
+                               AND ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness
                                AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
                              ORDER BY m.key DESC LIMIT 1000);
         END IF;
@@ -240,6 +245,7 @@ BEGIN
         WHERE c.carried <= config.identifier_rows;
         holders := ARRAY(SELECT m.key FROM memories AS m
                          WHERE m.org = v_org AND m.key = ANY (allowed) AND numnode(words) <= most_words AND m.tsv @@ words
+                           AND ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness
                            AND (m.visibility = 'shared' OR m.owner = v_user)
                          ORDER BY m.key DESC LIMIT 1000);
     END IF;
@@ -257,17 +263,25 @@ BEGIN
         FROM unnest(carriers, weights, carried_names) AS c(key, weight, name) GROUP BY c.key
     ), scored AS (
         SELECT m.key, m.created_at,
-               CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END
-               + coalesce(c.weight, 0)
-               + CASE WHEN numnode(words) <= most_words AND m.tsv @@ words THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS score,
+               CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END + coalesce(c.weight, 0) AS names_score,
+               CASE WHEN m.key = ANY (holders) THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS words_score,
+               -- named at its head: the memory is about it, and does not merely mention it
+               EXISTS (SELECT FROM unnest(c.names) AS n(name) WHERE strpos(lower(folded_text(left(m.content, 100))), n.name) > 0) AS is_headed,
                CASE WHEN m.key = ANY (same_id) THEN coalesce(c.names, '{}') ELSE c.names END AS identifiers
         FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
         WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
           AND m.key = ANY (coalesce(carriers, '{}') || coalesce(holders, '{}') || same_id)
+    ), placed AS (
+        SELECT s.*, row_number() OVER (ORDER BY s.names_score DESC, s.is_headed DESC, s.words_score DESC, s.created_at DESC, s.key DESC) AS place,
+               rank() OVER (ORDER BY s.names_score DESC, s.is_headed DESC) AS named_place
+        FROM scored AS s
     )
-    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score::double precision, s.identifiers
-    FROM scored AS s
-    ORDER BY 2
+    -- Memories that carry the same identifiers share a place: their weight is so high that an order among them would
+    -- outweigh what the other legs know of them.
+    SELECT p.key, CASE WHEN p.identifiers IS NULL THEN p.place ELSE p.named_place END,
+           (p.names_score + p.words_score)::double precision, p.identifiers
+    FROM placed AS p
+    ORDER BY p.place
     LIMIT pool;
 END
 $$;

@@ -18,7 +18,7 @@ CREATE TYPE candidate AS (
 
 -- name: candidates
 -- One row per memory that a leg proposed for any of the queries, with its place in each leg and its fused relevance:
--- the sum of weight / (rrf_k + rank). With several queries a memory has one rank in a leg, its best over the queries.
+-- the sum of weight / (rrf_k + rank). Of a query the first 20,000 characters are read. With several queries a memory has one rank in a leg, its best over the queries.
 CREATE FUNCTION candidates(query_texts text[], query_embeddings halfvec[], k integer, allowed bigint[]) RETURNS SETOF candidate
     LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
     SET search_path FROM CURRENT
@@ -37,7 +37,7 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH queries AS MATERIALIZED (
-        SELECT coalesce(q.text, '') AS text, q.embedding, (q.n - 1)::integer AS n
+        SELECT left(coalesce(q.text, ''), 20000) AS text, q.embedding, (q.n - 1)::integer AS n
         FROM unnest(query_texts, query_embeddings) WITH ORDINALITY AS q(text, embedding, n)
     ), proposals AS (
         -- one row per leg, query and memory

@@ -173,12 +173,6 @@ BEGIN
 END
 $$;
 
--- The texts that a memory had before are its owner's: they may date from when it was private.
-DROP POLICY user_reads ON history;
-CREATE POLICY user_reads ON history FOR SELECT TO lore_user
-    USING (org = (SELECT scope_org())
-           AND EXISTS (SELECT FROM memories AS m WHERE m.org = history.org AND m.key = history.key AND m.owner = (SELECT scope_user())));
-
 RESET ROLE;
 
 -- Votes are written by the service role, on behalf of a caller who may not.

@@ -24,7 +24,7 @@ BEGIN
     IF scope_org() IS NULL OR scope_user() IS NULL THEN
         RETURN;
     END IF;
-    FOR asked IN SELECT coalesce(q.text, '') AS text, q.embedding, (q.n - 1)::integer AS n
+    FOR asked IN SELECT left(coalesce(q.text, ''), 20000) AS text, q.embedding, (q.n - 1)::integer AS n
                  FROM unnest(query_texts, query_embeddings) WITH ORDINALITY AS q(text, embedding, n) LOOP
         began := clock_timestamp();
         RETURN QUERY SELECT asked.n, 'vector', l.key, l.rank, l.similarity, NULL::text[], extract(epoch FROM clock_timestamp() - began)::double precision * 1000
@@ -62,7 +62,7 @@ BEGIN
     RETURN QUERY
     SELECT (q.n - 1)::integer, s.stem, s.asked, s.df, s.idf
     FROM unnest(query_texts) WITH ORDINALITY AS q(text, n)
-    CROSS JOIN LATERAL read_stems(coalesce(q.text, ''), (SELECT z.memories FROM scope_size() AS z), config) AS s
+    CROSS JOIN LATERAL read_stems(left(coalesce(q.text, ''), 20000), (SELECT z.memories FROM scope_size() AS z), config) AS s
     ORDER BY 1, s.df, s.stem;
 END
 $$;
