@@ -259,7 +259,7 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH queries AS MATERIALIZED (
-        SELECT coalesce(q.text, '') AS text, q.embedding, (q.n - 1)::integer AS n
+        SELECT left(coalesce(q.text, ''), 20000) AS text, q.embedding, (q.n - 1)::integer AS n
         FROM unnest(query_texts, query_embeddings) WITH ORDINALITY AS q(text, embedding, n)
     ), proposals AS (
         -- one row per leg, query and memory
@@ -471,26 +471,32 @@ CREATE FUNCTION lore.count_part(of_org text, part text, after_key bigint) RETURN
     SET search_path TO 'lore', 'public', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     AS $$
+DECLARE
+    new_stems bigint;
 BEGIN
     IF after_key = 0 THEN
         DELETE FROM terms AS t WHERE t.org = of_org AND t.owner = part;
         DELETE FROM scope_statistics AS s WHERE s.org = of_org AND s.owner = part;
     END IF;
 
-    INSERT INTO terms AS t (org, owner, stem, df)
-    SELECT of_org, part, counted.stem, counted.df
-    FROM (SELECT word.lexeme AS stem, count(*)::integer AS df
-          FROM memories AS m CROSS JOIN LATERAL unnest(m.tsv) AS word
-          WHERE m.org = of_org AND m.key > after_key AND part_of(m.owner, m.visibility) = part
-            AND m.invalidated_at IS NULL AND length(word.lexeme) <= 64
-          GROUP BY word.lexeme) AS counted
-    ORDER BY counted.df DESC, counted.stem
-    LIMIT greatest(0, 200000 - coalesce((SELECT s.stems FROM scope_statistics AS s WHERE s.org = of_org AND s.owner = part), 0))
-    ON CONFLICT ON CONSTRAINT terms_pkey DO UPDATE SET df = t.df + excluded.df;
+    WITH written AS (
+        INSERT INTO terms AS t (org, owner, stem, df)
+        SELECT of_org, part, counted.stem, counted.df
+        FROM (SELECT word.lexeme AS stem, count(*)::integer AS df
+              FROM memories AS m CROSS JOIN LATERAL unnest(m.tsv) AS word
+              WHERE m.org = of_org AND m.key > after_key AND part_of(m.owner, m.visibility) = part
+                AND m.invalidated_at IS NULL AND length(word.lexeme) <= 64
+              GROUP BY word.lexeme) AS counted
+        ORDER BY counted.df DESC, counted.stem
+        LIMIT greatest(0, 200000 - coalesce((SELECT s.stems FROM scope_statistics AS s WHERE s.org = of_org AND s.owner = part), 0))
+        ON CONFLICT ON CONSTRAINT terms_pkey DO UPDATE SET df = t.df + excluded.df
+        RETURNING t.xmax = 0 AS is_new
+    )
+    SELECT count(*) INTO new_stems FROM written AS w WHERE w.is_new;
 
     INSERT INTO scope_statistics AS s (org, owner, memories, characters, windows, stems, last_key)
     SELECT of_org, part, count(*), coalesce(sum(m.full_length), 0), coalesce(sum(w.n), 0),
-           (SELECT count(*) FROM terms AS t WHERE t.org = of_org AND t.owner = part), coalesce(max(m.key), after_key)
+           new_stems, coalesce(max(m.key), after_key)
     FROM memories AS m
     CROSS JOIN LATERAL (
         -- in whichever space has most: another may still be building, or lag behind
@@ -500,7 +506,7 @@ BEGIN
     WHERE m.org = of_org AND m.key > after_key AND part_of(m.owner, m.visibility) = part AND m.invalidated_at IS NULL
     ON CONFLICT ON CONSTRAINT scope_statistics_pkey DO UPDATE
     SET memories = s.memories + excluded.memories, characters = s.characters + excluded.characters,
-        windows = s.windows + excluded.windows, stems = excluded.stems,
+        windows = s.windows + excluded.windows, stems = s.stems + excluded.stems,
         last_key = greatest(s.last_key, excluded.last_key), refreshed_at = now();
 END
 $$;
@@ -590,6 +596,10 @@ DECLARE
     words tsquery;
     -- Nodes of a tsquery beyond which no memory is asked for all words: the relaxed leg knows a pasted text by its rarest.
     most_words CONSTANT integer := 64;
+    -- All words count as the whole query where they stand together: with weights 1, ts_rank_cd is the sum of
+    -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
+    -- long text they say nothing: the relaxed leg counts them.
+    least_closeness CONSTANT real := 0.02;
     names CONSTANT text[] := query_identifiers(query_text);
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
@@ -616,6 +626,7 @@ BEGIN
         IF numnode(words) BETWEEN 1 AND most_words THEN
             holders := ARRAY(SELECT m.key FROM memories AS m
                              WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
+                               AND ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness
                                AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
                              ORDER BY m.key DESC LIMIT 1000);
         END IF;
@@ -628,6 +639,7 @@ BEGIN
         WHERE c.carried <= config.identifier_rows;
         holders := ARRAY(SELECT m.key FROM memories AS m
                          WHERE m.org = v_org AND m.key = ANY (allowed) AND numnode(words) <= most_words AND m.tsv @@ words
+                           AND ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness
                            AND (m.visibility = 'shared' OR m.owner = v_user)
                          ORDER BY m.key DESC LIMIT 1000);
     END IF;
@@ -645,17 +657,25 @@ BEGIN
         FROM unnest(carriers, weights, carried_names) AS c(key, weight, name) GROUP BY c.key
     ), scored AS (
         SELECT m.key, m.created_at,
-               CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END
-               + coalesce(c.weight, 0)
-               + CASE WHEN numnode(words) <= most_words AND m.tsv @@ words THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS score,
+               CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END + coalesce(c.weight, 0) AS names_score,
+               CASE WHEN m.key = ANY (holders) THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS words_score,
+               -- named at its head: the memory is about it, and does not merely mention it
+               EXISTS (SELECT FROM unnest(c.names) AS n(name) WHERE strpos(lower(folded_text(left(m.content, 100))), n.name) > 0) AS is_headed,
                CASE WHEN m.key = ANY (same_id) THEN coalesce(c.names, '{}') ELSE c.names END AS identifiers
         FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
         WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
           AND m.key = ANY (coalesce(carriers, '{}') || coalesce(holders, '{}') || same_id)
+    ), placed AS (
+        SELECT s.*, row_number() OVER (ORDER BY s.names_score DESC, s.is_headed DESC, s.words_score DESC, s.created_at DESC, s.key DESC) AS place,
+               rank() OVER (ORDER BY s.names_score DESC, s.is_headed DESC) AS named_place
+        FROM scored AS s
     )
-    SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score::double precision, s.identifiers
-    FROM scored AS s
-    ORDER BY 2
+    -- Memories that carry the same identifiers share a place: their weight is so high that an order among them would
+    -- outweigh what the other legs know of them.
+    SELECT p.key, CASE WHEN p.identifiers IS NULL THEN p.place ELSE p.named_place END,
+           (p.names_score + p.words_score)::double precision, p.identifiers
+    FROM placed AS p
+    ORDER BY p.place
     LIMIT pool;
 END
 $$;
@@ -672,7 +692,7 @@ CREATE FUNCTION lore.exact_query(config text, query_text text) RETURNS tsquery
     SET client_min_messages TO 'warning'
     AS $_$
 DECLARE
-    words text := split_compounds(folded_text(query_text));
+    words text := regexp_replace(split_compounds(folded_text(left(query_text, 8000))), '-(?:\s*-)+', '-', 'g');
     asked tsquery;
 BEGIN
     IF has_unsplit_script(words) THEN
@@ -713,7 +733,7 @@ BEGIN
     IF scope_org() IS NULL OR scope_user() IS NULL THEN
         RETURN;
     END IF;
-    FOR asked IN SELECT coalesce(q.text, '') AS text, q.embedding, (q.n - 1)::integer AS n
+    FOR asked IN SELECT left(coalesce(q.text, ''), 20000) AS text, q.embedding, (q.n - 1)::integer AS n
                  FROM unnest(query_texts, query_embeddings) WITH ORDINALITY AS q(text, embedding, n) LOOP
         began := clock_timestamp();
         RETURN QUERY SELECT asked.n, 'vector', l.key, l.rank, l.similarity, NULL::text[], extract(epoch FROM clock_timestamp() - began)::double precision * 1000
@@ -753,7 +773,7 @@ BEGIN
     RETURN QUERY
     SELECT (q.n - 1)::integer, s.stem, s.asked, s.df, s.idf
     FROM unnest(query_texts) WITH ORDINALITY AS q(text, n)
-    CROSS JOIN LATERAL read_stems(coalesce(q.text, ''), (SELECT z.memories FROM scope_size() AS z), config) AS s
+    CROSS JOIN LATERAL read_stems(left(coalesce(q.text, ''), 20000), (SELECT z.memories FROM scope_size() AS z), config) AS s
     ORDER BY 1, s.df, s.stem;
 END
 $$;
@@ -1240,6 +1260,87 @@ CREATE FUNCTION lore.folded_text(content text) RETURNS text
 ALTER FUNCTION lore.folded_text(content text) OWNER TO lore_owner;
 
 --
+-- Name: forget_user(text, text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.forget_user(in_org text, of_user text) RETURNS TABLE(place text, rows bigint)
+    LANGUAGE plpgsql
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    gone bigint[];
+    names text[];
+    voted bigint[];
+    had_shared boolean;
+BEGIN
+    SELECT coalesce(array_agg(m.key), '{}'), coalesce(array_agg(m.id), '{}'), coalesce(bool_or(m.visibility = 'shared'), false)
+    INTO gone, names, had_shared
+    FROM (SELECT i.key, i.id, i.visibility FROM memories AS i WHERE i.org = in_org AND i.owner = of_user ORDER BY i.key FOR UPDATE) AS m;
+    place := 'windows';
+    SELECT count(*) INTO rows FROM windows AS w WHERE w.org = in_org AND w.key = ANY (gone);
+    RETURN NEXT;
+    place := 'vectors';
+    SELECT count(*) INTO rows FROM vectors AS v WHERE v.org = in_org AND v.key = ANY (gone);
+    RETURN NEXT;
+    place := 'history';
+    SELECT count(*) INTO rows FROM history AS h WHERE h.org = in_org AND h.key = ANY (gone);
+    RETURN NEXT;
+    place := 'aliases';
+    SELECT count(*) INTO rows FROM aliases AS a WHERE a.org = in_org AND a.key = ANY (gone);
+    RETURN NEXT;
+    place := 'votes received';
+    SELECT count(*) INTO rows FROM feedback AS f WHERE f.org = in_org AND f.key = ANY (gone);
+    RETURN NEXT;
+    place := 'memories';
+    DELETE FROM memories AS m WHERE m.org = in_org AND m.owner = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+
+    place := 'votes given';
+    voted := ARRAY(SELECT DISTINCT f.key FROM feedback AS f WHERE f.org = in_org AND f.voter = of_user ORDER BY 1);
+    PERFORM FROM reinforcement AS r WHERE r.org = in_org AND r.key = ANY (voted) ORDER BY r.key FOR UPDATE;
+    DELETE FROM feedback AS f WHERE f.org = in_org AND f.voter = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+    UPDATE reinforcement AS r
+    SET useful = c.useful, misleading = c.misleading, multiplier = c.multiplier, refreshed_at = now()
+    FROM (SELECT v.key, n.* FROM unnest(voted) AS v(key) CROSS JOIN LATERAL counted_votes(in_org, v.key) AS n) AS c
+    WHERE r.org = in_org AND r.key = c.key;
+
+    place := 'names given to the organisation';
+    UPDATE aliases AS a SET owner = '' WHERE a.org = in_org AND a.owner = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+    place := 'mentions as successor';
+    WITH pointing AS (
+        UPDATE memories AS m SET superseded_by = NULL
+        WHERE m.org = in_org AND m.superseded_by = ANY (names)
+          AND NOT EXISTS (SELECT FROM memories AS o WHERE o.org = in_org AND o.id = m.superseded_by)
+        RETURNING 1
+    ), remembered AS (
+        UPDATE history AS h SET superseded_by = NULL
+        WHERE h.org = in_org AND h.superseded_by = ANY (names)
+          AND NOT EXISTS (SELECT FROM memories AS o WHERE o.org = in_org AND o.id = h.superseded_by)
+        RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM pointing) + (SELECT count(*) FROM remembered) INTO rows;
+    RETURN NEXT;
+
+    place := 'statistics';
+    DELETE FROM terms AS t WHERE t.org = in_org AND t.owner = of_user;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    RETURN NEXT;
+    DELETE FROM scope_statistics AS s WHERE s.org = in_org AND s.owner = of_user;
+    IF had_shared THEN
+        PERFORM count_part(in_org, '', 0);
+    END IF;
+END
+$$;
+
+ALTER FUNCTION lore.forget_user(in_org text, of_user text) OWNER TO lore_owner;
+
+--
 -- Name: fusion(); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
@@ -1349,22 +1450,37 @@ CREATE FUNCTION lore.is_identifier(token text) RETURNS boolean
 ALTER FUNCTION lore.is_identifier(token text) OWNER TO lore_owner;
 
 --
--- Name: marked_window(text, integer[], integer[], text[], double precision[]); Type: FUNCTION; Schema: lore; Owner: lore_owner
+-- Name: marked_window(text, integer, integer[], integer[], text[], double precision[]); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
-CREATE FUNCTION lore.marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) RETURNS integer
+CREATE FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) RETURNS integer
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     SET search_path TO 'lore', 'public', 'pg_temp'
     AS $$
 DECLARE
     size CONSTANT integer := 20000;
+    bytes bytea;
     pieces text[];
 BEGIN
     IF cardinality(starts) IS NULL OR cardinality(marks) IS NULL THEN
         RETURN NULL;
     END IF;
+    IF octet_length(content) = content_length THEN
+        bytes := convert_to(lower(content), 'UTF8');
+        RETURN (
+            SELECT w.n
+            FROM unnest(starts, ends) WITH ORDINALITY AS w(window_start, window_end, n)
+            CROSS JOIN LATERAL (SELECT substr(bytes, w.window_start + 1, w.window_end - w.window_start) AS passage OFFSET 0) AS t
+            CROSS JOIN LATERAL (
+                SELECT sum(m.weight) AS weight FROM unnest(marks, weights) AS m(mark, weight)
+                WHERE position(convert_to(m.mark, 'UTF8') IN t.passage) > 0
+            ) AS found
+            WHERE found.weight > 0
+            ORDER BY found.weight DESC, w.n
+            LIMIT 1);
+    END IF;
     pieces := ARRAY(SELECT lower(substr(content, p.n * size + 1, size + 1200))
-                    FROM generate_series(0, (length(content) - 1) / size) AS p(n) ORDER BY p.n);
+                    FROM generate_series(0, (content_length - 1) / size) AS p(n) ORDER BY p.n);
     RETURN (
         SELECT w.n
         FROM unnest(starts, ends) WITH ORDINALITY AS w(window_start, window_end, n)
@@ -1380,7 +1496,7 @@ BEGIN
 END
 $$;
 
-ALTER FUNCTION lore.marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) OWNER TO lore_owner;
+ALTER FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) OWNER TO lore_owner;
 
 --
 -- Name: memory_vector(text, text); Type: FUNCTION; Schema: lore; Owner: lore_owner
@@ -1432,7 +1548,7 @@ ALTER FUNCTION lore.part_of(owner text, visibility text) OWNER TO lore_owner;
 CREATE FUNCTION lore.query_identifiers(query_text text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path TO 'lore', 'public', 'pg_temp'
-    AS $$
+    AS $_$
 DECLARE
     only_token CONSTANT text := CASE WHEN length(query_text) <= 300 THEN btrim(query_text) END;
 BEGIN
@@ -1440,11 +1556,12 @@ BEGIN
         SELECT coalesce(array_agg(DISTINCT found.name), '{}')
         FROM (SELECT lower(token) AS name
               FROM tokens_as_typed(folded_text(query_text)) AS token
-              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token))  -- the sieve of identifiers_of
+              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token)  -- the sieve of identifiers_of
+                     AND token !~ '^[[:digit:]]+[[:alpha:]]{1,3}$')  -- in a sentence "15m" and "5xx" are quantities
                  OR (length(token) >= 3 AND only_token = token)
               LIMIT 16) AS found);
 END
-$$;
+$_$;
 
 ALTER FUNCTION lore.query_identifiers(query_text text) OWNER TO lore_owner;
 
@@ -1461,8 +1578,13 @@ DECLARE
     v_user CONSTANT text := scope_user();
     stems text[];
 BEGIN
-    SELECT tsvector_to_array(text_vector(s.text_config, query_text, false) || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))
-    INTO stems FROM settings AS s;
+    -- Of a pasted text the 256 longest stems are looked up: long words are the rarer ones.
+    stems := ARRAY(
+        SELECT q.stem
+        FROM settings AS s,
+             unnest(tsvector_to_array(text_vector(s.text_config, query_text, false)
+                                      || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))) AS q(stem)
+        ORDER BY length(q.stem) DESC, q.stem LIMIT 256);
     RETURN QUERY
     WITH known AS (
         -- united rather than joined: a pasted text has a thousand stems
@@ -1486,8 +1608,12 @@ BEGIN
         FROM counted AS c
     ), near_misses AS (
         SELECT n.near, a.stem, stem_query(n.near), n.df, a.idf * config.near_miss_penalty * n.similarity
-        FROM asked AS a CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n
-        WHERE a.df = 0 AND length(a.stem) >= 4 AND config.near_miss_penalty > 0
+        FROM (SELECT u.* FROM asked AS u
+              -- never a number: ids one digit apart are other ids
+              WHERE u.df = 0 AND length(u.stem) >= 4 AND u.stem !~ '[0-9]' AND config.near_miss_penalty > 0
+                AND cardinality(stems) <= 64  -- a pasted text has words enough
+              ORDER BY length(u.stem) DESC, u.stem LIMIT 4) AS a
+        CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n
     )
     SELECT * FROM asked
     UNION ALL
@@ -1511,7 +1637,10 @@ DECLARE
     parts integer := 0;
 BEGIN
     DELETE FROM terms AS t WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.org = t.org AND part_of(m.owner, m.visibility) = t.owner);
+    DELETE FROM scope_statistics AS s
+    WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.org = s.org AND part_of(m.owner, m.visibility) = s.owner);
     FOR part IN SELECT DISTINCT m.org, part_of(m.owner, m.visibility) AS owner FROM memories AS m LOOP
+        PERFORM pg_advisory_xact_lock(statistics_lock(part.org, part.owner));
         PERFORM count_part(part.org, part.owner, 0);
         parts := parts + 1;
     END LOOP;
@@ -1589,7 +1718,8 @@ BEGIN
     ), excerpted AS (
         -- 1,200 characters come whole; longer memories as the window of the leg that ranked them best
         SELECT r.*, w.owner, w.visibility, w.kind, w.full_length, w.created_at, w.updated_at, w.metadata, w.pinned, e.excerpt_start, e.excerpt_end,
-               substr(w.content, e.excerpt_start + 1, e.excerpt_end - e.excerpt_start) AS excerpt
+               CASE WHEN w.full_length <= 1200 THEN w.content
+                    ELSE substr(w.content, e.excerpt_start + 1, e.excerpt_end - e.excerpt_start) END AS excerpt
         FROM ranked AS r
         JOIN whole AS w ON w.key = r.key
         CROSS JOIN LATERAL (
@@ -1600,7 +1730,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT CASE WHEN r.vector_rank < least(coalesce(r.exact_rank, 100000), coalesce(r.relaxed_rank, 100000), coalesce(r.alias_rank, 100000))
                         THEN r.ordinal + 1
-                        ELSE coalesce(marked_window(w.content, s.starts, s.ends, r.marks, r.mark_weights), r.ordinal + 1, 1)
+                        ELSE coalesce(marked_window(w.content, w.full_length, s.starts, s.ends, r.marks, r.mark_weights), r.ordinal + 1, 1)
                    END AS chosen
         ) AS c
         CROSS JOIN LATERAL (
@@ -1608,7 +1738,7 @@ BEGIN
             SELECT coalesce(s.starts[c.chosen], 0) AS excerpt_start, coalesce(s.ends[c.chosen], least(w.full_length, 1200)) AS excerpt_end
         ) AS e
     ), measured AS (
-        SELECT x.*, sum(length(x.excerpt) + length(x.metadata::text) + 300) OVER (ORDER BY x.place) AS characters
+        SELECT x.*, sum(x.excerpt_end - x.excerpt_start + length(x.metadata::text) + 300) OVER (ORDER BY x.place) AS characters
         FROM excerpted AS x
     ), kept AS (
         SELECT x.* FROM measured AS x
@@ -1685,7 +1815,9 @@ BEGIN
               LIMIT threshold) AS counted;
         CONTINUE WHEN fresh < threshold;
         -- Whoever comes second leaves the work to the first.
-        CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(concat_ws(E'\x01', 'lore statistics', current_schema(), v_org, v_part), 0));
+        CONTINUE WHEN NOT pg_try_advisory_xact_lock(statistics_lock(v_org, v_part));
+        -- Read again under the lock: whoever held it may just have counted these rows.
+        SELECT s.* INTO known FROM scope_statistics AS s WHERE s.org = v_org AND s.owner = v_part;
         PERFORM count_part(v_org, v_part, coalesce(known.last_key, 0));
         refreshed := true;
     END LOOP;
@@ -1722,11 +1854,12 @@ DECLARE
     proposing tsquery[];
     proposed bigint[];
     query_idf double precision;
-    known_idf double precision;
+    at_home boolean;  -- most of the query's words are known here
 BEGIN
     SELECT * INTO size FROM scope_size();
     stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories, config) AS s);
-    SELECT sum(s.idf), sum(s.idf) FILTER (WHERE s.df > 0) INTO query_idf, known_idf FROM unnest(stems) AS s WHERE s.stem = s.asked;
+    SELECT sum(s.idf), count(*) FILTER (WHERE s.df > 0) * 2 >= count(*) OR sum(s.idf) FILTER (WHERE s.df > 0) * 2 >= sum(s.idf)
+    INTO query_idf, at_home FROM unnest(stems) AS s WHERE s.stem = s.asked;
     proposing := ARRAY(
         SELECT s.wanted
         FROM (SELECT u.wanted, row_number() OVER rarest AS n, sum(u.df) OVER rarest AS proposals
@@ -1757,21 +1890,28 @@ BEGIN
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM memories AS m
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
+    ), ranked AS (
+        -- one row per document and stem; OFFSET 0 keeps ts_rank from being computed for every use of it
+        SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank
+        FROM documents AS d CROSS JOIN unnest(stems) AS s
+        OFFSET 0
+    ), matched AS (
+        SELECT r.key, r.created_at, r.saturation, r.stem, r.idf,
+               greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5)) AS tf
+        FROM ranked AS r WHERE r.rank > 0.1
+        OFFSET 0
     ), scored AS (
-        SELECT d.key, d.created_at, sum(s.idf * r.tf * (config.bm25_k1 + 1) / (r.tf + d.saturation)) AS score,
-               least(1, sum(s.idf) / query_idf) AS coverage, array_agg(s.stem) AS stems, array_agg(s.idf) AS weights
-        FROM documents AS d
-        CROSS JOIN unnest(stems) AS s
-        CROSS JOIN LATERAL (SELECT ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank OFFSET 0) AS t
-        CROSS JOIN LATERAL (SELECT greatest(1, round(1 / (1.6449340668482264 * (1 - t.rank)) - 0.5)) AS tf) AS r
-        WHERE t.rank > 0.1
-        GROUP BY d.key, d.created_at
+        SELECT m.key, m.created_at, sum(m.idf * m.tf * (config.bm25_k1 + 1) / (m.tf + m.saturation)) AS score,
+               least(1, sum(m.idf) / query_idf) AS coverage, array_agg(m.stem) AS stems, array_agg(m.idf) AS weights
+        FROM matched AS m
+        GROUP BY m.key, m.created_at
     )
     SELECT s.key, row_number() OVER (ORDER BY s.score DESC, s.created_at DESC, s.key DESC), s.score, s.coverage, s.stems, s.weights
     FROM (SELECT c.*, max(c.coverage) OVER () AS best_coverage FROM scored AS c) AS s
     -- Words that happen to be spelt alike do harm across languages, hence the floor; a question in words that are at
-    -- home here is never left without its best match.
-    WHERE s.coverage >= config.relaxed_coverage OR (s.coverage = s.best_coverage AND known_idf >= query_idf / 2)
+    -- home here is never left without its best match. Under a filter nobody knows whether they are at home in what it
+    -- lets through (XQuAD, German asked of English paragraphs: nDCG@10 0.824 with this escape, 0.879 without).
+    WHERE s.coverage >= config.relaxed_coverage OR (s.coverage = s.best_coverage AND at_home AND allowed IS NULL)
     ORDER BY 2
     LIMIT pool;
 END
@@ -1900,6 +2040,8 @@ DECLARE
     v_user CONSTANT text := scope_user();
     v_stem CONSTANT text := stem;
 BEGIN
+    -- Ends with this function, as its SET above does; a higher threshold lets the index refuse more.
+    PERFORM set_config('pg_trgm.similarity_threshold', least_similarity::text, true);
     RETURN QUERY
     SELECT t.stem, max(similarity(t.stem, v_stem))::double precision, sum(t.df)::bigint
     FROM terms AS t
@@ -1922,6 +2064,16 @@ CREATE FUNCTION lore.split_compounds(content text) RETURNS text
     AS $$ SELECT regexp_replace(content, '(?<=[[:alnum:]])[-_./:@#\\=+~]+(?=[[:alnum:]])', ' ', 'g') $$;
 
 ALTER FUNCTION lore.split_compounds(content text) OWNER TO lore_owner;
+
+--
+-- Name: statistics_lock(text, text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.statistics_lock(of_org text, part text) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$ SELECT hashtextextended(concat_ws(E'\x01', 'lore statistics', current_schema(), of_org, part), 0) $$;
+
+ALTER FUNCTION lore.statistics_lock(of_org text, part text) OWNER TO lore_owner;
 
 --
 -- Name: stem_query(text); Type: FUNCTION; Schema: lore; Owner: lore_owner
@@ -2317,6 +2469,7 @@ CREATE TABLE lore.memories (
     CONSTRAINT memories_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text)),
     CONSTRAINT memories_org_check CHECK ((org <> ''::text)),
     CONSTRAINT memories_owner_check CHECK ((owner <> ''::text)),
+    CONSTRAINT memories_readable_dates CHECK ((((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9999-12-30 00:00:00+00'::timestamp with time zone)) AND ((updated_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (updated_at <= '9999-12-30 00:00:00+00'::timestamp with time zone)) AND ((expires_at IS NULL) OR ((expires_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (expires_at <= '9999-12-30 00:00:00+00'::timestamp with time zone))))),
     CONSTRAINT memories_translation_check CHECK ((translation = ANY (ARRAY['done'::text, 'pending'::text, 'failed'::text]))),
     CONSTRAINT memories_visibility_check CHECK ((visibility = ANY (ARRAY['private'::text, 'shared'::text])))
 );
@@ -2439,6 +2592,23 @@ WITH (fillfactor='70');
 ALTER TABLE ONLY lore.terms FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE lore.terms OWNER TO lore_owner;
+
+--
+-- Name: untranslated; Type: TABLE; Schema: lore; Owner: lore_owner
+--
+
+CREATE TABLE lore.untranslated (
+    org text NOT NULL COLLATE pg_catalog."C",
+    key bigint NOT NULL,
+    owner text NOT NULL COLLATE pg_catalog."C",
+    attempts integer DEFAULT 0 NOT NULL,
+    next_at timestamp with time zone DEFAULT now() NOT NULL,
+    error text
+);
+
+ALTER TABLE ONLY lore.untranslated FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE lore.untranslated OWNER TO lore_owner;
 
 --
 -- Name: vectors; Type: TABLE; Schema: lore; Owner: lore_owner
@@ -2602,6 +2772,13 @@ ALTER TABLE ONLY lore.terms
     ADD CONSTRAINT terms_pkey PRIMARY KEY (org, owner, stem);
 
 --
+-- Name: untranslated untranslated_pkey; Type: CONSTRAINT; Schema: lore; Owner: lore_owner
+--
+
+ALTER TABLE ONLY lore.untranslated
+    ADD CONSTRAINT untranslated_pkey PRIMARY KEY (org, key);
+
+--
 -- Name: vectors vectors_pkey; Type: CONSTRAINT; Schema: lore; Owner: lore_owner
 --
 
@@ -2718,6 +2895,12 @@ CREATE INDEX pending_next ON lore.pending USING btree (space, next_at);
 CREATE INDEX terms_spelling ON lore.terms USING gin (org, stem public.gin_trgm_ops);
 
 --
+-- Name: untranslated_next; Type: INDEX; Schema: lore; Owner: lore_owner
+--
+
+CREATE INDEX untranslated_next ON lore.untranslated USING btree (next_at);
+
+--
 -- Name: memories copy_life; Type: TRIGGER; Schema: lore; Owner: lore_owner
 --
 
@@ -2791,6 +2974,13 @@ ALTER TABLE ONLY lore.pending
 
 ALTER TABLE ONLY lore.reinforcement
     ADD CONSTRAINT reinforcement_org_key_fkey FOREIGN KEY (org, key) REFERENCES lore.memories(org, key) ON DELETE CASCADE;
+
+--
+-- Name: untranslated untranslated_org_key_fkey; Type: FK CONSTRAINT; Schema: lore; Owner: lore_owner
+--
+
+ALTER TABLE ONLY lore.untranslated
+    ADD CONSTRAINT untranslated_org_key_fkey FOREIGN KEY (org, key) REFERENCES lore.memories(org, key) ON DELETE CASCADE;
 
 --
 -- Name: vectors vectors_org_key_space_ordinal_fkey; Type: FK CONSTRAINT; Schema: lore; Owner: lore_owner
@@ -2982,6 +3172,12 @@ CREATE POLICY service_all ON lore.scope_statistics TO lore_service USING (true) 
 CREATE POLICY service_all ON lore.terms TO lore_service USING (true) WITH CHECK (true);
 
 --
+-- Name: untranslated service_all; Type: POLICY; Schema: lore; Owner: lore_owner
+--
+
+CREATE POLICY service_all ON lore.untranslated TO lore_service USING (true) WITH CHECK (true);
+
+--
 -- Name: vectors service_all; Type: POLICY; Schema: lore; Owner: lore_owner
 --
 
@@ -2998,6 +3194,12 @@ CREATE POLICY service_all ON lore.windows TO lore_service USING (true) WITH CHEC
 --
 
 ALTER TABLE lore.terms ENABLE ROW LEVEL SECURITY;
+
+--
+-- Name: untranslated; Type: ROW SECURITY; Schema: lore; Owner: lore_owner
+--
+
+ALTER TABLE lore.untranslated ENABLE ROW LEVEL SECURITY;
 
 --
 -- Name: aliases user_deletes; Type: POLICY; Schema: lore; Owner: lore_owner
@@ -3111,7 +3313,7 @@ CREATE POLICY user_reads ON lore.feedback FOR SELECT TO lore_user USING (((org =
 
 CREATE POLICY user_reads ON lore.history FOR SELECT TO lore_user USING (((org = ( SELECT lore.scope_org() AS scope_org)) AND (EXISTS ( SELECT
    FROM lore.memories m
-  WHERE ((m.org = history.org) AND (m.key = history.key))))));
+  WHERE ((m.org = history.org) AND (m.key = history.key) AND (m.owner = ( SELECT lore.scope_user() AS scope_user)))))));
 
 --
 -- Name: memories user_reads; Type: POLICY; Schema: lore; Owner: lore_owner
@@ -3200,6 +3402,14 @@ CREATE POLICY user_updates ON lore.vectors FOR UPDATE TO lore_user USING (((org 
 CREATE POLICY user_writes ON lore.pending TO lore_user USING (((org = ( SELECT lore.scope_org() AS scope_org)) AND (owner = ( SELECT lore.scope_user() AS scope_user)))) WITH CHECK (((org = ( SELECT lore.scope_org() AS scope_org)) AND (owner = ( SELECT lore.scope_user() AS scope_user)) AND (org = ( SELECT lore.scope_org() AS scope_org)) AND (EXISTS ( SELECT
    FROM lore.memories m
   WHERE ((m.org = pending.org) AND (m.key = pending.key) AND (m.owner = ( SELECT lore.scope_user() AS scope_user)))))));
+
+--
+-- Name: untranslated user_writes; Type: POLICY; Schema: lore; Owner: lore_owner
+--
+
+CREATE POLICY user_writes ON lore.untranslated TO lore_user USING (((org = ( SELECT lore.scope_org() AS scope_org)) AND (owner = ( SELECT lore.scope_user() AS scope_user)))) WITH CHECK (((org = ( SELECT lore.scope_org() AS scope_org)) AND (owner = ( SELECT lore.scope_user() AS scope_user)) AND (EXISTS ( SELECT
+   FROM lore.memories m
+  WHERE ((m.org = untranslated.org) AND (m.key = untranslated.key) AND (m.owner = ( SELECT lore.scope_user() AS scope_user)))))));
 
 --
 -- Name: vectors; Type: ROW SECURITY; Schema: lore; Owner: lore_owner
@@ -3501,6 +3711,15 @@ GRANT ALL ON FUNCTION lore.folded_text(content text) TO lore_search;
 GRANT ALL ON FUNCTION lore.folded_text(content text) TO lore_user;
 
 --
+-- Name: FUNCTION forget_user(in_org text, of_user text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.forget_user(in_org text, of_user text) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.forget_user(in_org text, of_user text) TO lore_service;
+GRANT ALL ON FUNCTION lore.forget_user(in_org text, of_user text) TO lore_search;
+GRANT ALL ON FUNCTION lore.forget_user(in_org text, of_user text) TO lore_user;
+
+--
 -- Name: FUNCTION fusion(); Type: ACL; Schema: lore; Owner: lore_owner
 --
 
@@ -3546,13 +3765,13 @@ GRANT ALL ON FUNCTION lore.is_identifier(token text) TO lore_search;
 GRANT ALL ON FUNCTION lore.is_identifier(token text) TO lore_user;
 
 --
--- Name: FUNCTION marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]); Type: ACL; Schema: lore; Owner: lore_owner
+-- Name: FUNCTION marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]); Type: ACL; Schema: lore; Owner: lore_owner
 --
 
-REVOKE ALL ON FUNCTION lore.marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION lore.marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_service;
-GRANT ALL ON FUNCTION lore.marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_search;
-GRANT ALL ON FUNCTION lore.marked_window(content text, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_user;
+REVOKE ALL ON FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_service;
+GRANT ALL ON FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_search;
+GRANT ALL ON FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_user;
 
 --
 -- Name: FUNCTION memory_vector(config text, content text); Type: ACL; Schema: lore; Owner: lore_owner
@@ -3718,6 +3937,15 @@ REVOKE ALL ON FUNCTION lore.split_compounds(content text) FROM PUBLIC;
 GRANT ALL ON FUNCTION lore.split_compounds(content text) TO lore_service;
 GRANT ALL ON FUNCTION lore.split_compounds(content text) TO lore_search;
 GRANT ALL ON FUNCTION lore.split_compounds(content text) TO lore_user;
+
+--
+-- Name: FUNCTION statistics_lock(of_org text, part text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.statistics_lock(of_org text, part text) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.statistics_lock(of_org text, part text) TO lore_service;
+GRANT ALL ON FUNCTION lore.statistics_lock(of_org text, part text) TO lore_search;
+GRANT ALL ON FUNCTION lore.statistics_lock(of_org text, part text) TO lore_user;
 
 --
 -- Name: FUNCTION stem_query(stem text); Type: ACL; Schema: lore; Owner: lore_owner
@@ -4135,6 +4363,13 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE lore.settings TO lore_service;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE lore.terms TO lore_service;
 GRANT SELECT ON TABLE lore.terms TO lore_user;
 GRANT SELECT ON TABLE lore.terms TO lore_search;
+
+--
+-- Name: TABLE untranslated; Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE lore.untranslated TO lore_user;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE lore.untranslated TO lore_service;
 
 --
 -- Name: TABLE vectors; Type: ACL; Schema: lore; Owner: lore_owner
