@@ -17,10 +17,14 @@ BEGIN
                 NULL;  -- another migration of this cluster made it meanwhile
             END;
         END IF;
-        -- A superuser can already do everything; whoever else installs must be able to act as each role.
-        IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
-           AND NOT pg_has_role(current_user, wanted, 'MEMBER') THEN
-            EXECUTE format('GRANT %I TO %I', wanted, current_user);
+        -- A superuser can already do everything; whoever else installs must be able to act as each role. Who made a role
+        -- may grant it but not yet act as it (from PostgreSQL 16 on), so membership is asked for in any case.
+        IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+            BEGIN
+                EXECUTE format('GRANT %I TO %I', wanted, current_user);
+            EXCEPTION WHEN insufficient_privilege THEN
+                NULL;  -- granted by an administrator beforehand, or the next file says what is missing
+            END;
         END IF;
     END LOOP;
 END
