@@ -70,12 +70,20 @@ def ids(recall: Any) -> set[tuple[str, str]]:
 
 
 def test_every_scope_on_one_connection_finds_its_own_and_nothing_foreign(one_connection: Face) -> None:
-    for org, user in (*SCOPES, *reversed(SCOPES)):
+    for org, user in SCOPES:
         view = one_connection.as_user(org, user)
         found = ids(view.recall(COMMON, limit=1000))
         assert {(user, "note"), (user, f"long-{marker(org, user, 'private')}")} <= found
         assert not {memory_id for _, memory_id in found if memory_id.startswith(("old-", "gone-"))}
         assert leaks(view, org, user) == []
+
+
+def test_scopes_that_alternate_on_one_connection_get_what_they_got_alone(one_connection: Face) -> None:
+    alone = {scope: ids(one_connection.as_user(*scope).recall(COMMON, limit=1000)) for scope in SCOPES}
+    assert len({frozenset(found) for found in alone.values()}) == len(SCOPES)
+    for _ in range(3):
+        for scope in (*SCOPES, *reversed(SCOPES)):
+            assert ids(one_connection.as_user(*scope).recall(COMMON, limit=1000)) == alone[scope]
 
 
 def test_no_failure_in_a_transaction_leaves_a_scope_behind(one_connection: Face) -> None:

@@ -206,7 +206,7 @@ def test_only_these_functions_run_with_other_rights_than_the_caller_s(admin: str
 def test_the_roles_can_neither_log_in_nor_bypass_row_security_nor_become_each_other(admin: str) -> None:
     with psycopg.connect(admin) as connection:
         roles = connection.execute(
-            "SELECT rolname FROM pg_roles WHERE rolname LIKE 'lore\\_%' AND rolname <> 'lore_test_app'"
+            "SELECT rolname FROM pg_roles WHERE rolname IN ('lore_owner', 'lore_search', 'lore_service', 'lore_user')"
             " AND (rolsuper OR rolbypassrls OR rolcanlogin OR rolcreaterole OR rolcreatedb)"
         ).fetchall()
         member = connection.execute(
