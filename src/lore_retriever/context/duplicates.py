@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 __all__ = ["NEAR_DUPLICATE", "duplicates_of", "word_resemblance", "words_of"]
 
@@ -18,6 +18,7 @@ _SHORT = 12
 _WORD = re.compile(
     r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|[^\W\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
+_DIGIT = re.compile(r"\d")
 _NEGATION_WORDS = """
 not no never none without cannot nor isn aren wasn weren don doesn didn won wouldn shouldn couldn
 nicht kein keine nie ohne ne pas jamais sans non nunca sin não нет не без 不 没 无 非
@@ -51,44 +52,31 @@ def duplicates_of(texts: Sequence[str], *, least: float = NEAR_DUPLICATE) -> lis
     found: list[int | None] = []
     first_of: dict[tuple[str, ...], int] = {}
     holders: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    words: list[tuple[str, ...]] = []
     parts: list[frozenset[tuple[str, ...]]] = []
-    telling: list[tuple[str, ...]] = []
     for place, text in enumerate(texts):
-        words = words_of(text)
-        parts.append(_triples(words) if len(words) > _SHORT else frozenset())
-        telling.append(_telling(words))
-        same = first_of.setdefault(words, place)
-        if same != place:
-            found.append(same)
-            continue
-        match = _near(place, parts, telling, holders, least)
+        words.append(words_of(text))
+        parts.append(_triples(words[place]) if len(words[place]) > _SHORT else frozenset())
+        same = first_of.setdefault(words[place], place)
+        match: int | None = same
+        if same == place:
+            near = _near(parts, holders, least)
+            match = next((other for other in near if _telling(words[other]) == _telling(words[place])), None)
+            for part in parts[place] if match is None else ():
+                holders[part].append(place)
         found.append(match)
-        if match is None:
-            for shingle in parts[place]:
-                holders[shingle].append(place)
     return found
 
 
 def _near(
-    place: int,
-    parts: Sequence[frozenset[tuple[str, ...]]],
-    telling: Sequence[tuple[str, ...]],
-    holders: dict[tuple[str, ...], list[int]],
-    least: float,
-) -> int | None:
-    shared: dict[int, int] = defaultdict(int)
-    for shingle in parts[place]:
-        for other in holders.get(shingle, ()):
-            shared[other] += 1
-    size = len(parts[place])
-    for other in sorted(shared):
-        both = shared[other]
-        alike = both / (size + len(parts[other]) - both)
-        if alike >= least and telling[place] == telling[other]:
-            return other
-    return None
+    parts: Sequence[frozenset[tuple[str, ...]]], holders: Mapping[tuple[str, ...], list[int]], least: float
+) -> list[int]:
+    """The earlier texts that resemble the last one, first ones first."""
+    last = parts[-1]
+    shared = Counter(other for part in last for other in holders.get(part, ()))
+    return sorted(other for other, both in shared.items() if both >= least * (len(last) + len(parts[other]) - both))
 
 
 def _telling(words: Sequence[str]) -> tuple[str, ...]:
     """The words whose change turns a statement into another: numbers, identifiers, negations."""
-    return tuple(word for word in words if word in _NEGATIONS or any(c.isdigit() for c in word))
+    return tuple(word for word in words if word in _NEGATIONS or _DIGIT.search(word))

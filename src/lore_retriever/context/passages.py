@@ -46,16 +46,19 @@ def best_passage(text: str, marks: Mapping[str, float], most_chars: int) -> Span
     if len(text) <= most_chars:
         return 0, len(text)
     units = [part for span in _sentences(text) for part in _within(text, span, most_chars)]
-    found = [{mark for mark in marks if mark in text[start:end].casefold()} for start, end in units]
-    best, best_worth = (0, 0), -1.0
+    lowered = [text[start:end].casefold() for start, end in units]
+    found = [[mark for mark in marks if mark in unit] for unit in lowered]
+    best, best_worth = (0, 0), 0.0
     for first in range(len(units)):
         held: set[str] = set()
+        worth = 0.0
         for last in range(first, len(units)):
             if units[last][1] - units[first][0] > most_chars:
                 break
-            held |= found[last]
-            worth = sum(marks[mark] for mark in sorted(held))
-            if worth > best_worth + 1e-12:
+            fresh = [mark for mark in found[last] if mark not in held]
+            held.update(fresh)
+            worth += sum(marks[mark] for mark in fresh)
+            if worth > best_worth + 1e-9:
                 best, best_worth = (first, last), worth
     first, last = _widened(units, *best, most_chars)
     return units[first][0], units[last][1]
