@@ -191,6 +191,24 @@ def test_an_interrupted_generation_is_finished_by_the_next_run_and_searches_neve
     assert found_by_vector(ana, 40, 4)
 
 
+def test_of_two_runs_at_once_one_generation_is_left_and_searched(
+    ana: Memories, admin: StoreAdmin, admin_connection: psycopg.Connection[Any]
+) -> None:
+    admin.maintain()
+    with admin.service() as cursor:
+        row = cursor.execute(query("spaces")).fetchone()
+    assert row is not None
+    runs = [threading.Thread(target=recode, args=[admin.service, row], kwargs={"anew": True}) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+    after = state_of_codes(admin_connection)
+    assert (after["used"], after["missing"], after["stale"]) == (after["known"], 0, 0)
+    assert len(after["known"]) == 1
+    assert found_by_vector(ana, 40, 4)
+
+
 def test_a_writer_that_began_before_a_new_generation_is_waited_for(
     admin: StoreAdmin, app_database: str, admin_connection: psycopg.Connection[Any]
 ) -> None:

@@ -180,6 +180,19 @@ def test_a_new_text_is_tried_at_once_although_the_old_one_was_given_up(
     assert "vector" in legs(ana, "harmless words")
 
 
+def test_a_memory_that_shrinks_keeps_one_window_and_the_old_wording_is_not_found(
+    ana: Face, admin_connection: psycopg.Connection[Any]
+) -> None:
+    ana.remember("\n\n".join(f"Paragraph {n} is about walruses. " + "More of it. " * 80 for n in range(10)), id="m")
+    ana.remember("another note", id="other")
+    assert admin_connection.execute("SELECT count(*) > 5 FROM windows").fetchone() == (True,)
+    ana.update("m", content="now about penguins")
+    counts = "SELECT (SELECT count(*) FROM windows), (SELECT count(*) FROM vectors), (SELECT count(*) FROM pending)"
+    assert admin_connection.execute(counts).fetchone() == (2, 2, 0)
+    assert "exact" not in {leg for hit in ana.recall("walruses").hits for leg in hit.legs}
+    assert ana.recall("now about penguins").hits[0].legs["vector"].value == pytest.approx(1, abs=0.001)
+
+
 def test_several_workers_embed_every_window_once(app_database: str, admin: StoreAdmin, queue: Any) -> None:
     slow = Moody(pause_s=0.02)
     texts = [f"note {n}" for n in range(150)] + ["\n\n".join(f"part {n} " + "x " * 300 for n in range(100))]

@@ -126,11 +126,17 @@ SELECT c.org, c.key, c.ordinal, (SELECT count(*) FROM written) AS written
 FROM chosen AS c ORDER BY c.org DESC, c.key DESC, c.ordinal DESC LIMIT 1
 
 -- name: use_generation
--- No rows: searches read this generation of codes from the next statement on; every other one gets no more codes.
-WITH others AS (
-    UPDATE centres AS c SET retired = true WHERE c.space = %(space)s::smallint AND c.centre <> %(centre)s::smallint
+-- No rows, but a count: searches read this generation of codes from the next statement on; every other one gets no more
+-- codes. Nothing happens where another run has retired it meanwhile.
+WITH chosen AS MATERIALIZED (
+    SELECT c.centre FROM centres AS c
+    WHERE c.space = %(space)s::smallint AND c.centre = %(centre)s::smallint AND NOT c.retired
+    FOR UPDATE
+), others AS (
+    UPDATE centres AS c SET retired = true
+    WHERE c.space = %(space)s::smallint AND c.centre <> %(centre)s::smallint AND EXISTS (SELECT FROM chosen)
 )
-UPDATE embedding_space AS s SET centre = %(centre)s::smallint WHERE s.space = %(space)s::smallint
+UPDATE embedding_space AS s SET centre = %(centre)s::smallint WHERE s.space = %(space)s::smallint AND EXISTS (SELECT FROM chosen)
 
 -- name: coded_organisations
 -- One row per organisation that has codes of a generation.

@@ -56,8 +56,7 @@ def recode(
         wait_for_writers(service)
     written = _fill(service, number, target, progress)
     if target != row["centre"]:
-        with service() as cursor:
-            cursor.execute(query("use_generation"), {"space": number, "centre": target})
+        again(service, "use_generation", {"space": number, "centre": target})
     _clear_retired(service, number)
     return written
 
@@ -65,6 +64,9 @@ def recode(
 def _target(service: Service, number: int, current: int | None, centre: Vector | None, anew: bool) -> int | None:
     """The generation to fill: one that was begun, a new one where there is none or one is wanted, else the current."""
     with service() as cursor:
+        cursor.execute(
+            query("all_spaces")
+        )  # locks them: of two runs at once, the second helps with the first's generation
         found = cursor.execute(query("generations"), {"space": number}).fetchall()
         begun = next((int(row["centre"]) for row in found if not row["retired"] and row["centre"] != current), None)
         if begun is not None or (current is not None and not anew):

@@ -6,6 +6,7 @@ and lets the memory wait for those of every other one.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,11 @@ AT_ONCE = 5_000
 MOST_WAIT_S = 600.0
 """How long to wait for transactions that were writing when something changed under them."""
 
+_TELL_AFTER_S = 5.0
+
 MOST_TRIES = 5
+
+_log = logging.getLogger("lore_retriever")
 
 State = Literal["active", "building", "kept"]
 
@@ -297,7 +302,8 @@ def wait_for_writers(service: Service, *, most_s: float = MOST_WAIT_S) -> None:
     Raises:
         StoreUnavailable: If one lasts longer than `most_s` seconds.
     """
-    until = time.monotonic() + most_s
+    began = time.monotonic()
+    is_told = False
     seen: set[str] | None = None
     while True:
         with service() as cursor:
@@ -305,7 +311,10 @@ def wait_for_writers(service: Service, *, most_s: float = MOST_WAIT_S) -> None:
         seen = now if seen is None else seen & now
         if not seen:
             return
-        if time.monotonic() > until:
+        if time.monotonic() > began + _TELL_AFTER_S and not is_told:
+            is_told = True
+            _log.warning("waiting for %d transactions that have not finished writing", len(seen))
+        if time.monotonic() > began + most_s:
             raise StoreUnavailable(
                 f"{len(seen)} transactions have been writing for more than {most_s:g} s. End them (pg_stat_activity), then"
                 " run this again: it goes on where it stopped."
