@@ -1,4 +1,4 @@
-"""Reciprocal ranks worked out by hand, the knobs, ties, and the two multipliers."""
+"""Reciprocal ranks worked out by hand, the knobs and ties."""
 
 from __future__ import annotations
 
@@ -336,79 +336,6 @@ def test_a_short_memory_that_fits_beats_a_long_one_that_hardly_does(ana: Memorie
     long = "\n\n".join(f"{filler * 13} A walrus." if n % 2 else filler * 14 for n in range(60))
     remember(ana, {"long": long, "short": "The walrus census counts every walrus."})
     assert [hit.id for hit in ana.recall("walrus census").hits] == ["short", "long"]
-
-
-AS_OF = datetime(2026, 6, 1, 12, tzinfo=UTC)
-
-
-def test_recency_halves_per_kind_down_to_its_floor(ana: Memories, admin: str, org: str) -> None:
-    with scoped(admin, org, "ana") as connection:
-        kinds = connection.execute("SELECT kind, half_life_days, recency_floor FROM kinds").fetchall()
-    assert {kind for kind, _, _ in kinds} >= {"fact", "episode", "task", "document", ""}
-    expected = {}
-    memories = []
-    for kind, days, floor in kinds:
-        for name, halves in (("young", 0.1), ("aged", 1.0), ("old", 40.0)):
-            age = timedelta(days=(days or 365) * halves)
-            memory_id = f"{kind or 'unheard-of'} {name}"
-            expected[memory_id] = 1.0 if days is None else max(floor, 0.5**halves)
-            memories.append(
-                NewMemory(content="walrus", id=memory_id, kind=kind or "unheard-of", created_at=AS_OF - age)
-            )
-    ana.remember_many(memories)
-    rows = recall(admin, org, "walrus", k=100, as_of=AS_OF)
-    assert {row["id"]: row["recency"] for row in rows} == pytest.approx(expected)
-    assert all(row["score"] == pytest.approx(row["relevance"] * row["recency"]) for row in rows)
-    assert recall(admin, org, "walrus", k=100, as_of=AS_OF) == rows
-
-
-def test_half_lives_are_those_documented(admin: str) -> None:
-    with as_service(admin) as connection:
-        half_lives = dict(connection.execute("SELECT kind, half_life_days FROM kinds").fetchall())
-    assert half_lives == {
-        "decision": 3650,
-        "convention": 3650,
-        "preference": 1825,
-        "reference": 1825,
-        "runbook": 1825,
-        "gotcha": 1095,
-        "fact": 365,
-        "episode": 30,
-        "task": 14,
-        "open-question": 14,
-        "document": None,
-        "": 365,
-    }
-
-
-def test_a_future_date_counts_as_now(ana: Memories, admin: str, org: str) -> None:
-    remember(ana, {"a": "walrus"}, kind="task", created_at=datetime.now(UTC) + timedelta(days=300))
-    assert [row["recency"] for row in recall(admin, org, "walrus")] == [1]
-
-
-def test_recency_counts_from_the_last_change_of_the_text(ana: Memories, admin: str, org: str) -> None:
-    then = datetime.now(UTC) - timedelta(days=14)
-    remember(ana, {"a": "walrus", "b": "walrus"}, kind="task", created_at=then)
-    ana.update("a", content="walrus again")
-    ana.update("b", metadata={"seen": True})
-    recency = {row["id"]: row["recency"] for row in recall(admin, org, "walrus")}
-    assert recency["a"] == pytest.approx(1, abs=1e-4)
-    assert recency["b"] == pytest.approx(0.85)  # one half-life: 0.5, below the floor
-
-
-def test_reinforcement_multiplies(ana: Memories, admin: str, org: str) -> None:
-    remember(ana, {"a": "walrus", "b": "walrus", "c": "walrus"})
-    with as_service(admin) as connection:
-        for memory_id, multiplier in (("a", 1.4), ("b", 0.5)):
-            connection.execute(
-                "INSERT INTO reinforcement (org, key, multiplier, useful, misleading)"
-                " SELECT org, key, %s, 0, 0 FROM memories WHERE org = %s AND id = %s",
-                [multiplier, org, memory_id],
-            )
-    rows = {row["id"]: row for row in recall(admin, org, "walrus")}
-    assert {i: row["reinforcement"] for i, row in rows.items()} == {"a": 1.4, "b": 0.5, "c": 1}
-    assert list(rows) == ["a", "c", "b"]
-    assert all(row["score"] == pytest.approx(row["relevance"] * row["reinforcement"]) for row in rows.values())
 
 
 def test_several_queries_give_a_memory_one_rank_in_a_leg(ana: Memories, admin: str, org: str, knobs: Knobs) -> None:

@@ -148,15 +148,17 @@ async def test_scopes_that_take_turns_concurrently_stay_apart(application: str) 
 
 
 def test_the_scope_is_gone_after_the_commit(application: str) -> None:
-    with ConnectionPool(application, min_size=1, max_size=1, open=True) as pool:
-        with MemoryStore.connect(pool, embedder=HashEmbedder(32)) as store:
-            assert store.as_user("acme", "ana").recall(COMMON).hits
-            with pool.connection() as connection:
-                settings = "SELECT current_setting('lore.org_id', true), current_setting('lore.user_id', true)"
-                assert connection.execute(settings).fetchone() == ("", "")
-                connection.execute("SET ROLE lore_user")
-                assert connection.execute("SELECT count(*) FROM lore.memories").fetchone() == (0,)
-                assert connection.execute("SELECT count(*) FROM lore.recall(ARRAY['gateway'])").fetchone() == (0,)
+    with (
+        ConnectionPool(application, min_size=1, max_size=1, open=True) as pool,
+        MemoryStore.connect(pool, embedder=HashEmbedder(32)) as store,
+    ):
+        assert store.as_user("acme", "ana").recall(COMMON).hits
+        with pool.connection() as connection:
+            settings = "SELECT current_setting('lore.org_id', true), current_setting('lore.user_id', true)"
+            assert connection.execute(settings).fetchone() == ("", "")
+            connection.execute("SET ROLE lore_user")
+            assert connection.execute("SELECT count(*) FROM lore.memories").fetchone() == (0,)
+            assert connection.execute("SELECT count(*) FROM lore.recall(ARRAY['gateway'])").fetchone() == (0,)
 
 
 @pytest.mark.parametrize(("org", "user"), [("", ""), ("acme", ""), ("", "ana"), ("acme", "nobody"), ("nowhere", "ana")])

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lore_retriever import LoreError, NewMemory
+from lore_retriever import LoreError, MemoryStore, NewMemory
+from lore_retriever.admin import StoreAdmin
+from lore_retriever.testing import HashEmbedder
+from support import as_application, as_service
 
 ORGS = ("acme", "globex")
 USERS = ("ana", "ben")
@@ -78,6 +81,30 @@ def plant(store: Any) -> None:
                 [NewMemory(content=f"{COMMON} and waits, {wire}", kind="document", visibility=visibility)], embed=False
             )
         view.add_alias("lighthouse", f"{marker(org, user, 'shared')} beacon")
+
+
+def plant_everywhere(conninfo: str) -> None:
+    """Everybody's memories, and a row of everybody's in every other table of tenant data."""
+    with MemoryStore.connect(as_application(conninfo), embedder=HashEmbedder(32)) as store:
+        plant(store)
+    StoreAdmin.connect(conninfo).maintain()
+    with as_service(conninfo) as connection:
+        # What only other operations would write: a row of everybody's in every table.
+        connection.execute(
+            "INSERT INTO feedback (org, key, voter, useful) SELECT m.org, m.key, m.owner, true FROM memories AS m"
+        )
+        connection.execute("INSERT INTO untranslated (org, key, owner) SELECT m.org, m.key, m.owner FROM memories AS m")
+        connection.execute(
+            "INSERT INTO reinforcement (org, key, multiplier, useful, misleading)"
+            " SELECT m.org, m.key, 1.1, 1, 0 FROM memories AS m ON CONFLICT DO NOTHING"
+        )
+        connection.execute(
+            "INSERT INTO centres (space, centre, embedding) SELECT 1, 1, ('[' || repeat('0,', 31) || '0]')::halfvec"
+        )
+        connection.execute(
+            "INSERT INTO codes SELECT v.org, v.space, 1, v.key, v.ordinal, v.owner, v.shared, v.live, v.expires_at,"
+            " v.created_at, binary_quantize(v.embedding) FROM vectors AS v"
+        )
 
 
 def searches(org: str, user: str) -> Iterator[dict[str, Any]]:
