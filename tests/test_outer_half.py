@@ -17,7 +17,7 @@ from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.testing import HashEmbedder
 from support import as_application, kept_database, scoped
-from tripwires import COMMON, SCOPES, leaks, plant, shown_to
+from tripwires import COMMON, SCOPES, foreign, leaks, plant, shown_to
 
 # (pattern, what stands in its place): the organisation and the visibility, wherever a leg or a statistic applies them.
 BREAKS = (
@@ -113,3 +113,20 @@ def test_without_a_scope_there_is_still_nothing(application: str) -> None:
     for org, user in (("", ""), ("acme", ""), ("", "ana")):
         with scoped(application, org, user) as connection:
             assert connection.execute("SELECT count(*) FROM recall(%s, k => 100)", [[COMMON]]).fetchone() == (0,)
+
+
+def test_the_tripwires_trip_where_both_halves_are_broken(create_database: Callable[..., str], template: str) -> None:
+    with kept_database(create_database, template) as conninfo:
+        with MemoryStore.connect(as_application(conninfo), embedder=HashEmbedder(32)) as store:
+            plant(store)
+        break_inner_half(conninfo)
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            for table in ("memories", "aliases", "windows"):
+                connection.execute(f"ALTER TABLE lore.{table} DISABLE ROW LEVEL SECURITY".encode())
+            # What the second half still asks by itself.
+            row = connection.execute("SELECT pg_get_functiondef('lore.recall'::regproc)").fetchone()
+            assert row is not None
+            connection.execute(re.sub(r"\w+\.org = v_org", "true", row[0]).encode())
+        with MemoryStore.connect(as_application(conninfo), embedder=HashEmbedder(32), max_size=1) as store:
+            found = leaks(store.as_user("acme", "ana"), "acme", "ana")
+        assert set().union(*(wires for _, wires in found)) == foreign("acme", "ana")

@@ -133,6 +133,8 @@ def _attempts(view: Any, wire: str, owner: str) -> Iterator[tuple[str, Callable[
         yield memory_id, lambda i=memory_id: view.invalidate(i)
         yield memory_id, lambda i=memory_id: view.restore(i)
         yield memory_id, lambda i=memory_id: view.forget(i)
+        yield memory_id, lambda i=memory_id: view.feedback(i, useful=True)
+        yield memory_id, lambda i=memory_id: view.history(i)
     yield f"long-{wire}", lambda: view.invalidate("note", superseded_by=f"long-{wire}")
     yield f"long-{wire}", lambda: view.forget_many([f"long-{wire}"])
 
@@ -156,6 +158,8 @@ def leaks(view: Any, org: str, user: str) -> list[tuple[Any, set[str]]]:
     ):
         look(listing, "".join(memory.model_dump_json() for memory in view.list(**listing)))
     look("aliases", str(view.aliases()))
+    for query in (None, COMMON, "ERR-4471"):
+        look(("briefing", query), view.build_context(query, max_tokens=100_000).model_dump_json())
     for wire in foreign(org, user):
         for memory_id, attempt in _attempts(view, wire, user):
             try:
