@@ -21,7 +21,7 @@ $(VENV)/.test: pyproject.toml tests/constraints.txt | $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c tests/constraints.txt -e '.[all,e5]' --group test --group check
 	@touch $@
 
-demo: $(VENV)/.demo  ## ten questions to a team's memories, on the built-in Postgres
+demo: $(VENV)/.demo  ## a dozen questions to a team's memories, on the built-in Postgres
 	$(BIN)/lore-retriever demo
 
 test: $(VENV)/.test  ## all tests, on the built-in Postgres

@@ -35,9 +35,19 @@ def test_the_readme_s_python_runs_verbatim_on_the_installed_wheel(fresh_python: 
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     (code,) = python_blocks(readme)
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LORE_DATABASE")}
-    environment |= {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment |= {
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     done = subprocess.run(
-        [fresh_python, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [fresh_python, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
@@ -46,5 +56,7 @@ def test_the_readme_s_python_runs_verbatim_on_the_installed_wheel(fresh_python: 
 
 
 def test_the_installed_command_answers(fresh_python: Path) -> None:
-    done = subprocess.run([fresh_python.parent / "lore-retriever", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [fresh_python.parent / "lore-retriever", "--help"], capture_output=True, text=True, check=True
+    )
     assert "recall" in done.stdout

@@ -185,6 +185,8 @@ class Driver:
 
     def __init__(self, pool: ConnectionPool[Any]) -> None:
         self.pool = pool
+        self.revive: Callable[[], None] | None = None
+        """Starts the server again where this package started it: called when a connection was cut."""
 
     def perform(self, operation: Operation, access: Access, embedder: Embedder | None) -> Any:
         """Run an operation to its result; errors of a step are thrown into it first."""
@@ -218,6 +220,8 @@ class Driver:
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
                 if _was_cut(error):
+                    if self.revive is not None:
+                        self.revive()
                     self.pool.check()  # a restarted server has cut the others, too
 
 
@@ -237,6 +241,7 @@ class AsyncDriver:
 
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self.pool = pool
+        self.revive: Callable[[], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -288,6 +293,8 @@ class AsyncDriver:
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
                 if _was_cut(error):
+                    if self.revive is not None:
+                        await asyncio.to_thread(self.revive)
                     await self.pool.check()
 
 

@@ -76,6 +76,14 @@ class EmbeddedPostgres:
             self._released = True
             _release(self.path)
 
+    def revive(self) -> None:
+        """Start the server again if it died; does nothing where it runs.
+
+        Raises:
+            StoreUnavailable: If it cannot be started.
+        """
+        start(self.path).release()
+
     def __enter__(self) -> Self:
         return self
 

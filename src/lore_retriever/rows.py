@@ -139,7 +139,10 @@ def _selecting(table: str | Sequence[str] | None, query: str | None, columns: Co
 
 
 def _batches(
-    source: str | psycopg.Connection[Any], selecting: sql.SQL | sql.Composed, params: Mapping[str, Any] | None, size: int
+    source: str | psycopg.Connection[Any],
+    selecting: sql.SQL | sql.Composed,
+    params: Mapping[str, Any] | None,
+    size: int,
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows of one snapshot, fetched a batch at a time."""
     if not isinstance(source, str):

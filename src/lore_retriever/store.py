@@ -201,6 +201,7 @@ class MemoryStore(_Store):
             server.release()
             raise
         store._server = server
+        store._driver.revive = server.revive
         return store
 
     @staticmethod
@@ -398,6 +399,7 @@ class AsyncMemoryStore(_Store):
                 ) from error
             self._pool = pool
         self._driver = AsyncDriver(self._pool)
+        self._driver.revive = None if self._server is None else self._server.revive
         self._driver.claim_loop()
         self._opening = asyncio.Lock()
         return self

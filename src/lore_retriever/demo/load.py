@@ -76,8 +76,7 @@ def demo_memories_by_scope() -> dict[Scope, list[NewMemory]]:
 def demo_questions() -> list[DemoQuestion]:
     """The questions, in the order in which to show them."""
     return [
-        DemoQuestion.model_validate({"scope": scope, **fields})
-        for scope, fields in _scoped_lines("questions.jsonl")
+        DemoQuestion.model_validate({"scope": scope, **fields}) for scope, fields in _scoped_lines("questions.jsonl")
     ]
 
 

@@ -96,9 +96,7 @@ def _holds(value: Any, item: Any) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    return (
-        value is _MISSING or _is_null(value) or value == "" or (isinstance(value, list | tuple) and not value)
-    )
+    return value is _MISSING or _is_null(value) or value == "" or (isinstance(value, list | tuple) and not value)
 
 
 def _lower(text: str) -> str:
@@ -154,9 +152,7 @@ _TESTS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$like": _like,
     "$ilike": lambda value, operand: isinstance(value, str) and _like(_lower(value), _lower(operand)),
     "$text_match": lambda value, operand: isinstance(value, str) and operand in value,
-    "$text_match_insensitive": lambda value, operand: (
-        isinstance(value, str) and _lower(operand) in _lower(value)
-    ),
+    "$text_match_insensitive": lambda value, operand: isinstance(value, str) and _lower(operand) in _lower(value),
     "$contains": _holds,
     "$any": lambda value, operand: any(_holds(value, item) for item in operand),
     "$all": lambda value, operand: (

@@ -89,9 +89,7 @@ def _read_group(node: object, depth: int, budget: Budget) -> Filter:
     if not isinstance(parts, list | tuple):
         raise InvalidInput(f"filters: takes a list of filters, not {shown(parts)}.")
     if condition not in _CONDITIONS:
-        raise InvalidInput(
-            f"filters: unknown condition {shown(condition)}. Allowed: {', '.join(_CONDITIONS)}."
-        )
+        raise InvalidInput(f"filters: unknown condition {shown(condition)}. Allowed: {', '.join(_CONDITIONS)}.")
     budget.enter(depth)
     if not parts or condition == "and":
         return And(tuple(_read_node(part, depth + 1, budget) for part in parts))

@@ -62,14 +62,10 @@ class _Place:
     type: FieldType
 
     def refusal(self, expected: str, value: object) -> InvalidInput:
-        return InvalidInput(
-            f"filter on {shown(self.key)}: {self.spelled} takes {expected}, not {shown(value)}."
-        )
+        return InvalidInput(f"filter on {shown(self.key)}: {self.spelled} takes {expected}, not {shown(value)}.")
 
 
-def read_condition(
-    key: object, operator: object, operand: object, *, spelled: str | None = None
-) -> Condition:
+def read_condition(key: object, operator: object, operand: object, *, spelled: str | None = None) -> Condition:
     """A checked condition.
 
     Args:
@@ -112,9 +108,7 @@ def _check_text(text: str, where: str) -> None:
     for position, character in enumerate(text):
         if character == "\0" or "\ud800" <= character <= "\udfff":
             name = "NUL" if character == "\0" else "a lone surrogate"
-            raise InvalidInput(
-                f"{where}: {name} at position {position}; no stored text holds one. Remove it."
-            )
+            raise InvalidInput(f"{where}: {name} at position {position}; no stored text holds one. Remove it.")
 
 
 def _read_string(place: _Place, value: str) -> str:

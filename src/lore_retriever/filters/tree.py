@@ -151,14 +151,11 @@ class Budget:
         """
         if depth > MAX_FILTER_DEPTH:
             raise InvalidInput(
-                f"filter: more than {MAX_FILTER_DEPTH} levels deep. "
-                "Join the inner $and / $or lists into fewer levels."
+                f"filter: more than {MAX_FILTER_DEPTH} levels deep. Join the inner $and / $or lists into fewer levels."
             )
         self.nodes += 1
         if self.nodes > MAX_FILTER_NODES:
-            raise InvalidInput(
-                f"filter: more than {MAX_FILTER_NODES} conditions. Use $in for many values of one key."
-            )
+            raise InvalidInput(f"filter: more than {MAX_FILTER_NODES} conditions. Use $in for many values of one key.")
 
     def spend(self, condition: Condition) -> Condition:
         """Count the condition's values and hand it back.

@@ -23,9 +23,9 @@ def _add(names: Sequence[str]) -> Body:
 
 def add_alias(names: Sequence[str]) -> Operation:
     """Make these names one group of the organisation; groups that already hold one of them become one."""
-    if len(set(names)) < 2:
-        raise InvalidInput(f"{list(names)!r} gives {len(set(names))} name; an alias needs two different ones.")
     checked = [checked_text(name, what="an alias", most=limits.MAX_NAME_CHARS) for name in names]
+    if len(set(checked)) < 2:
+        raise InvalidInput(f"{checked[0]!r} is one name; an alias needs two different ones.")
     yield Transact(lambda: _add(checked))
 
 

@@ -98,6 +98,8 @@ def build_context(
 
 def _asked(queries: str | Iterable[str] | None) -> tuple[str, ...]:
     """The queries; none where all of them are blank."""
+    if queries is not None and (isinstance(queries, Mapping | bytes) or not isinstance(queries, Iterable)):
+        raise InvalidInput(f"the query is {str(queries)[:80]!r}; give a string, a list of strings, or None.")
     given = () if queries is None else (queries,) if isinstance(queries, str) else tuple(queries)
     return given if any(not isinstance(text, str) or text.strip() for text in given) else ()
 
@@ -169,7 +171,9 @@ def _checked_budget(max_tokens: object) -> int:
 def _checked_sections(sections: Iterable[SectionName] | None) -> tuple[SectionName, ...]:
     if sections is None:
         return SECTIONS
+    if not isinstance(sections, Iterable):
+        raise InvalidInput(f"sections is {sections!r}; give a list of {', '.join(SECTIONS)}.")
     given = (sections,) if isinstance(sections, str) else tuple(sections)
     if unknown := [name for name in given if name not in SECTIONS]:
-        raise InvalidInput(f"sections names {unknown[0]!r}; there are {', '.join(SECTIONS)}.")
+        raise InvalidInput(f"sections names {str(unknown[0])[:80]!r}; there are {', '.join(SECTIONS)}.")
     return tuple(name for name in SECTIONS if name in given)

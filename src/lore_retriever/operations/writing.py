@@ -60,12 +60,12 @@ def _checked(
 ) -> tuple[list[Item], list[tuple[int, InvalidInput]]]:
     """Items in order, the last of each id kept in its first place; and what was refused."""
     if on_error not in ("raise", "skip"):
-        raise InvalidInput(f"on_error is {on_error!r}; give 'raise' or 'skip'.")
+        raise InvalidInput(f"on_error is {str(on_error)[:80]!r}; give 'raise' or 'skip'.")
     items: dict[str, Item] = {}
     refused: list[tuple[int, InvalidInput]] = []
     for number, memory in enumerate(items_of(memories, what="memories", of="NewMemory")):
         try:
-            what = f"item {number}" + (f" ({memory.id!r})" if getattr(memory, "id", None) else "")
+            what = f"item {number}" + (f" ({str(memory.id)[:80]!r})" if getattr(memory, "id", None) else "")
             checked = guarded(checked_memory(memory, what=what), before_write, what=what)
         except InvalidInput as error:
             if on_error == "raise":
@@ -238,6 +238,8 @@ def invalidate(id: str, *, superseded_by: str | None) -> Operation:  # noqa: A00
     checked_id(id)
     if superseded_by is not None:
         checked_id(superseded_by)
+        if superseded_by == id:
+            raise InvalidInput(f"memory {id!r} cannot supersede itself. Name its successor, or none.")
     yield Transact(lambda: _invalidate(id, superseded_by))
 
 
