@@ -9,7 +9,7 @@ from lore_retriever.context.candidates import Candidate, Sifted, sift
 from lore_retriever.context.counting import Counter
 from lore_retriever.context.packing import LINES, LISTED, RANKED, Packer, Placed, Shares
 from lore_retriever.context.passages import marks_of
-from lore_retriever.context.rendering import Look, Style, look_for, shared_kind
+from lore_retriever.context.rendering import INTRO, Look, Style, look_for, shared_kind
 from lore_retriever.types import SECTIONS, Briefing, BriefingItem, Dropped, SectionName, Strength
 
 __all__ = ["Request", "assemble"]
@@ -56,7 +56,7 @@ class _Plan:
         return self.look.frame(section, kind=shared_kind(self.kept[section]), evidence=evidence)
 
     def text(self) -> str:
-        parts = [self.look.intro]
+        parts = [INTRO]
         for section in SECTIONS:
             if placed := self.placed.get(section):
                 opening, closing = self.frame(section)
@@ -86,7 +86,7 @@ def assemble(candidates: Sequence[Candidate], request: Request) -> Briefing:
 
 def _fill(plan: _Plan, packer: Packer) -> None:
     """Give each section its share: pinned first, then what was found, open tasks, recent ones."""
-    remaining = float(plan.request.budget_tokens - plan.request.counter.of_part(plan.look.intro))
+    remaining = float(plan.request.budget_tokens - plan.request.counter.of_part(INTRO))
     asked = bool(plan.kept.get("relevant"))
 
     def fill(section: SectionName, most: float, shares: Shares) -> None:

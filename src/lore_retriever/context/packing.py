@@ -20,7 +20,7 @@ __all__ = ["LINES", "LISTED", "RANKED", "Packer", "Placed", "Shares"]
 Shares = Sequence[tuple[Detail, float]]
 """Details from long to short, each with the share of the section's budget at which it ends."""
 
-RANKED: Shares = (("excerpt", 0.75), ("passage", 0.93), ("line", 1.0))
+RANKED: Shares = (("excerpt", 0.85), ("passage", 0.97), ("line", 1.0))
 LISTED: Shares = (("excerpt", 0.6), ("passage", 0.9), ("line", 1.0))
 LINES: Shares = (("line", 1.0),)
 
