@@ -13,7 +13,9 @@ OFFLINE = Evidence.of_space(None, model="intfloat/multilingual-e5-small")
     ("similarity", "coverage", "word"),
     [(0.90, 0.8, "strong"), (0.83, 0.2, "medium"), (0.81, 0.1, "weak"), (0.78, 0.0, "none"), (None, 0.2, "none")],
 )
-def test_the_offline_model_s_calibration_tells_four_strengths(similarity: float | None, coverage: float, word: str) -> None:
+def test_the_offline_model_s_calibration_tells_four_strengths(
+    similarity: float | None, coverage: float, word: str
+) -> None:
     assert OFFLINE.strength(similarity=similarity, coverage=coverage, exact_score=None, alias=None) == word
 
 
@@ -23,5 +25,7 @@ def test_an_identifier_or_an_alias_is_strong_evidence_by_itself() -> None:
 
 
 def test_what_a_space_records_goes_before_what_ships() -> None:
-    recorded = Evidence.of_space({"similarity_weight": 0.0, "coverage_weight": 0.0, "bias": 9.0}, model="intfloat/multilingual-e5-small")
+    recorded = Evidence.of_space(
+        {"similarity_weight": 0.0, "coverage_weight": 0.0, "bias": 9.0}, model="intfloat/multilingual-e5-small"
+    )
     assert recorded.strength(similarity=0.0, coverage=0.0, exact_score=None, alias=None) == "strong"
