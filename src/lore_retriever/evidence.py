@@ -13,7 +13,7 @@ SAME_WORDS = 0.6
 """Share of words that two texts must have in common to be called near duplicates, whatever their vectors say."""
 
 
-# Fitted by `lore-retriever eval calibrate` on answers of LoCoMo, alert names and texts, advisory ids and XQuAD against
+# Fitted as `lore-retriever eval calibrate` does, on answers of LoCoMo, alert names and texts, advisory ids and XQuAD against
 # questions asked of another one's corpus: at least medium for 0.95 to 1.00 of answers in one language (0.3 across
 # languages, whose cosines are those of no answers) and for 0.02 to 0.13 of questions without one.
 _SHIPPED: dict[str, dict[str, float]] = {
