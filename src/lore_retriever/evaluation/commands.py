@@ -68,7 +68,17 @@ K = Annotated[int, typer.Option("--k", min=1, max=1000, help="Hits asked for.")]
 Knobs = Annotated[list[str] | None, typer.Option("--knob", help="A knob and its value, as in rrf_k=60; repeat.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-console = Console()
+
+_FILE_COLUMNS = 170
+
+
+def _wide_console() -> Console:
+    """A console; one that writes to a file is as wide as the widest table, which 80 columns would cut short."""
+    made = Console()
+    return made if made.is_terminal else Console(width=max(made.width, _FILE_COLUMNS))
+
+
+console = _wide_console()
 
 
 @eval_app.command()
