@@ -192,7 +192,12 @@ def test_a_query_that_cannot_be_translated_is_searched_as_it_is_and_says_so(ana:
 
 
 def test_the_keeper_translates_what_waits_in_every_organisation_and_every_space(
-    app_database: str, admin: StoreAdmin, words: Dictionary, model: Recording, stored: Any
+    app_database: str,
+    admin: StoreAdmin,
+    words: Dictionary,
+    model: Recording,
+    stored: Any,
+    admin_connection: psycopg.Connection[Any],
 ) -> None:
     other = HashEmbedder(48, model="other")
     admin.build_space(other)
@@ -202,6 +207,7 @@ def test_the_keeper_translates_what_waits_in_every_organisation_and_every_space(
             store.as_user(org, "ana").remember(GERMAN, id=f"{org}-key")
         assert admin.translate_pending(words.translator) == 0
         words.is_down = False
+        admin_connection.execute("UPDATE untranslated SET next_at = now() + interval '1 hour'")
         assert admin.translate_pending(words.translator) == 0  # not due yet
         assert admin.translate_pending(words.translator, retry=True, embedder=model) == 2
         assert stored("globex-key") == (ENGLISH, GERMAN, "de", "done")
