@@ -39,6 +39,17 @@ CREATE TYPE lore.alias_match AS (
 ALTER TYPE lore.alias_match OWNER TO lore_owner;
 
 --
+-- Name: caller; Type: TYPE; Schema: lore; Owner: lore_owner
+--
+
+CREATE TYPE lore.caller AS (
+	org text,
+	user_name text
+);
+
+ALTER TYPE lore.caller OWNER TO lore_owner;
+
+--
 -- Name: candidate; Type: TYPE; Schema: lore; Owner: lore_owner
 --
 
@@ -131,6 +142,38 @@ CREATE TYPE lore.vector_match AS (
 );
 
 ALTER TYPE lore.vector_match OWNER TO lore_owner;
+
+--
+-- Name: add_token_key(text, bytea); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.add_token_key(name text, secret bytea) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    -- RFC 2104: a secret longer than a block is hashed, a shorter one filled with zeros
+    block bytea := CASE WHEN length(secret) > 64 THEN sha256(secret) ELSE secret END;
+    inner_block bytea;
+    outer_block bytea;
+BEGIN
+    IF secret IS NULL OR length(secret) < 32 THEN
+        RAISE EXCEPTION 'the secret has % bytes; HS256 needs 32 or more', coalesce(length(secret), 0) USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    block := block || decode(repeat('00', 64 - length(block)), 'hex');
+    inner_block := block;
+    outer_block := block;
+    FOR n IN 0..63 LOOP
+        inner_block := set_byte(inner_block, n, get_byte(block, n) # 54);
+        outer_block := set_byte(outer_block, n, get_byte(block, n) # 92);
+    END LOOP;
+    INSERT INTO token_keys AS k (name, inner_pad, outer_pad) VALUES (add_token_key.name, inner_block, outer_block)
+    ON CONFLICT ON CONSTRAINT token_keys_pkey
+    DO UPDATE SET inner_pad = excluded.inner_pad, outer_pad = excluded.outer_pad, created_at = now();
+END
+$$;
+
+ALTER FUNCTION lore.add_token_key(name text, secret bytea) OWNER TO lore_owner;
 
 --
 -- Name: alias_leg(text, integer, bigint[]); Type: FUNCTION; Schema: lore; Owner: lore_owner
@@ -528,6 +571,16 @@ CREATE FUNCTION lore.counted_votes(of_org text, of_key bigint) RETURNS TABLE(use
     $$;
 
 ALTER FUNCTION lore.counted_votes(of_org text, of_key bigint) OWNER TO lore_owner;
+
+--
+-- Name: decoded_part(text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.decoded_part(part text) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    AS $$ SELECT convert_from(decode(rpad(translate(part, '-_', '+/'), (length(part) + 3) / 4 * 4, '='), 'base64'), 'UTF8')::jsonb $$;
+
+ALTER FUNCTION lore.decoded_part(part text) OWNER TO lore_owner;
 
 SET default_tablespace = '';
 
@@ -1920,12 +1973,54 @@ $$;
 ALTER FUNCTION lore.relaxed_leg(query_text text, pool integer, allowed bigint[], config lore.fusion_config) OWNER TO lore_owner;
 
 --
+-- Name: require_caller(lore.caller, text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.require_caller(known lore.caller, credential text) RETURNS lore.caller
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    AS $$
+DECLARE
+    asked_org CONSTANT text := nullif(current_setting('lore.org_id', true), '');
+    asked_user CONSTANT text := nullif(current_setting('lore.user_id', true), '');
+BEGIN
+    IF asked_org <> known.org OR asked_user <> known.user_name
+       OR (known.org IS NULL OR known.user_name IS NULL) AND (asked_org IS NOT NULL OR asked_user IS NOT NULL) THEN
+        RAISE EXCEPTION '% speaks for %, not for % of %', credential,
+            CASE WHEN known.org IS NULL OR known.user_name IS NULL THEN 'nobody here' ELSE format('%s of %s', known.user_name, known.org) END,
+            coalesce(asked_user, 'anybody'), coalesce(asked_org, 'any organisation')
+            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'lore_identity';
+    END IF;
+    RETURN known;
+END
+$$;
+
+ALTER FUNCTION lore.require_caller(known lore.caller, credential text) OWNER TO lore_owner;
+
+--
+-- Name: role_caller(); Type: FUNCTION; Schema: lore; Owner: lore_search
+--
+
+CREATE FUNCTION lore.role_caller() RETURNS lore.caller
+    LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL SAFE
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    known caller;
+BEGIN
+    SELECT i.org, i.user_name INTO known FROM role_identities AS i WHERE i.role_name = session_user;
+    RETURN require_caller(known, format('the login role %I', session_user));
+END
+$$;
+
+ALTER FUNCTION lore.role_caller() OWNER TO lore_search;
+
+--
 -- Name: scope_org(); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
 CREATE FUNCTION lore.scope_org() RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$ SELECT nullif(current_setting('lore.org_id', true), '') $$;
+    RETURN NULLIF(current_setting('lore.org_id'::text, true), ''::text);
 
 ALTER FUNCTION lore.scope_org() OWNER TO lore_owner;
 
@@ -1956,7 +2051,7 @@ ALTER FUNCTION lore.scope_size(OUT memories bigint, OUT mean_length double preci
 
 CREATE FUNCTION lore.scope_user() RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$ SELECT nullif(current_setting('lore.user_id', true), '') $$;
+    RETURN NULLIF(current_setting('lore.user_id'::text, true), ''::text);
 
 ALTER FUNCTION lore.scope_user() OWNER TO lore_owner;
 
@@ -2119,6 +2214,77 @@ $$;
 ALTER FUNCTION lore.text_vector(config text, content text, ending boolean) OWNER TO lore_owner;
 
 --
+-- Name: token_caller(text[], text[], text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.token_caller(org_claim text[], user_claim text[], for_audience text) RETURNS lore.caller
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    claims CONSTANT jsonb := token_claims(for_audience);
+BEGIN
+    RETURN require_caller(ROW(nullif(claims #>> org_claim, ''), nullif(claims #>> user_claim, ''))::caller,
+                          CASE WHEN claims IS NULL THEN 'a transaction without a token' ELSE 'the token' END);
+END
+$$;
+
+ALTER FUNCTION lore.token_caller(org_claim text[], user_claim text[], for_audience text) OWNER TO lore_owner;
+
+--
+-- Name: token_claims(text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.token_claims(for_audience text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL SAFE
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    token CONSTANT text := nullif(current_setting('lore.token', true), '');
+    message CONSTANT bytea := convert_to(split_part(token, '.', 1) || '.' || split_part(token, '.', 2), 'UTF8');
+    signature CONSTANT text := split_part(token, '.', 3);
+    signed bytea;
+    is_known boolean := false;
+    claims jsonb;
+    at CONSTANT numeric := extract(epoch FROM statement_timestamp());
+    wrong text;
+BEGIN
+    IF token IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF split_part(token, '.', 4) = '' AND length(signature) = 43 AND signature !~ '[^A-Za-z0-9_-]' AND length(token) <= 16384 THEN
+        signed := decode(translate(signature, '-_', '+/') || '=', 'base64');
+        -- Hashed once more before they are compared, so that the time taken tells nothing of how far they agree.
+        SELECT coalesce(bool_or(sha256(k.outer_pad || sha256(k.outer_pad || sha256(k.inner_pad || message))) = sha256(k.outer_pad || signed)), false)
+        INTO is_known FROM token_keys AS k;
+    END IF;
+    IF NOT is_known THEN
+        wrong := 'is not signed by a key of this store';
+    ELSIF decoded_part(split_part(token, '.', 1)) ->> 'alg' IS DISTINCT FROM 'HS256' THEN
+        wrong := 'does not say that it is signed by HS256';
+    ELSE
+        claims := decoded_part(split_part(token, '.', 2));
+        IF jsonb_typeof(claims -> 'exp') IS DISTINCT FROM 'number' THEN
+            wrong := 'has no time at which it ends (exp)';
+        ELSIF (claims ->> 'exp')::numeric <= at THEN
+            wrong := 'has expired';
+        -- clocks differ by up to a minute
+        ELSIF claims ? 'nbf' AND (jsonb_typeof(claims -> 'nbf') <> 'number' OR (claims ->> 'nbf')::numeric > at + 60) THEN
+            wrong := 'does not hold yet';
+        ELSIF for_audience IS NOT NULL AND NOT coalesce(claims -> 'aud' @> to_jsonb(for_audience), false) THEN
+            wrong := format('is not meant for %s', for_audience);
+        END IF;
+    END IF;
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'the token %', wrong USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'lore_identity';
+    END IF;
+    RETURN claims;
+END
+$$;
+
+ALTER FUNCTION lore.token_claims(for_audience text) OWNER TO lore_owner;
+
+--
 -- Name: tokens_as_typed(text); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
@@ -2153,6 +2319,43 @@ CREATE FUNCTION lore.unsplit_bigrams(content text, ending boolean) RETURNS text
     $$;
 
 ALTER FUNCTION lore.unsplit_bigrams(content text, ending boolean) OWNER TO lore_owner;
+
+--
+-- Name: use_identity(text, text[], text[], text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.use_identity(mode text, in_org_claim text[] DEFAULT '{org}'::text[], in_user_claim text[] DEFAULT '{sub}'::text[], for_audience text DEFAULT NULL::text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    setting CONSTANT text := 'nullif(current_setting(%L, true), '''')';
+    from_gateway CONSTANT text := 'CASE WHEN nullif(current_setting(''request.jwt.claims'', true), '''') IS NULL THEN ' || setting
+        || ' ELSE nullif(current_setting(''request.jwt.claims'', true)::jsonb #>> %L::text[], '''') END';
+    of_token CONSTANT text := format('(token_caller(%L::text[], %L::text[], %L::text))', in_org_claim, in_user_claim, for_audience);
+    org_body CONSTANT text := CASE mode
+        WHEN 'settings' THEN format(setting, 'lore.org_id')
+        WHEN 'role' THEN '(role_caller()).org'
+        WHEN 'claims' THEN of_token || '.org'
+        WHEN 'gateway' THEN format(from_gateway, 'lore.org_id', in_org_claim)
+    END;
+    user_body CONSTANT text := CASE mode
+        WHEN 'settings' THEN format(setting, 'lore.user_id')
+        WHEN 'role' THEN '(role_caller()).user_name'
+        WHEN 'claims' THEN of_token || '.user_name'
+        WHEN 'gateway' THEN format(from_gateway, 'lore.user_id', in_user_claim)
+    END;
+BEGIN
+    IF org_body IS NULL THEN
+        RAISE EXCEPTION 'identity is %; it must be settings, role, claims or gateway', coalesce(mode, 'NULL') USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    EXECUTE 'CREATE OR REPLACE FUNCTION scope_org() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE RETURN ' || org_body;
+    EXECUTE 'CREATE OR REPLACE FUNCTION scope_user() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE RETURN ' || user_body;
+    UPDATE settings AS s SET identity = mode, org_claim = in_org_claim, user_claim = in_user_claim, audience = for_audience;
+END
+$$;
+
+ALTER FUNCTION lore.use_identity(mode text, in_org_claim text[], in_user_claim text[], for_audience text) OWNER TO lore_owner;
 
 --
 -- Name: vector_leg(public.halfvec, integer, bigint[], lore.fusion_config); Type: FUNCTION; Schema: lore; Owner: lore_owner
@@ -2269,6 +2472,8 @@ CREATE TABLE lore.aliases (
     CONSTRAINT aliases_check1 CHECK (((key IS NOT NULL) OR shared)),
     CONSTRAINT aliases_folded_check CHECK ((folded <> ''::text))
 );
+ALTER TABLE ONLY lore.aliases ALTER COLUMN folded SET STATISTICS 0;
+ALTER TABLE ONLY lore.aliases ALTER COLUMN name SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.aliases FORCE ROW LEVEL SECURITY;
 
@@ -2319,6 +2524,7 @@ CREATE TABLE lore.codes (
     bits bit varying NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_insert_scale_factor='0.02');
+ALTER TABLE ONLY lore.codes ALTER COLUMN bits SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.codes FORCE ROW LEVEL SECURITY;
 
@@ -2379,6 +2585,7 @@ CREATE TABLE lore.feedback (
     useful boolean NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL
 );
+ALTER TABLE ONLY lore.feedback ALTER COLUMN recall_id SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.feedback FORCE ROW LEVEL SECURITY;
 
@@ -2399,6 +2606,8 @@ CREATE TABLE lore.history (
     entry bigint NOT NULL,
     CONSTRAINT history_event_check CHECK ((event = ANY (ARRAY['updated'::text, 'invalidated'::text, 'restored'::text])))
 );
+ALTER TABLE ONLY lore.history ALTER COLUMN content SET STATISTICS 0;
+ALTER TABLE ONLY lore.history ALTER COLUMN superseded_by SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.history FORCE ROW LEVEL SECURITY;
 
@@ -2473,6 +2682,15 @@ CREATE TABLE lore.memories (
     CONSTRAINT memories_translation_check CHECK ((translation = ANY (ARRAY['done'::text, 'pending'::text, 'failed'::text]))),
     CONSTRAINT memories_visibility_check CHECK ((visibility = ANY (ARRAY['private'::text, 'shared'::text])))
 );
+ALTER TABLE ONLY lore.memories ALTER COLUMN id SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN content SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN content_original SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN agent SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN session SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN source SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN trust SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN superseded_by SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN content_hash SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.memories FORCE ROW LEVEL SECURITY;
 
@@ -2517,6 +2735,7 @@ CREATE TABLE lore.pending (
     next_at timestamp with time zone DEFAULT now() NOT NULL,
     error text
 );
+ALTER TABLE ONLY lore.pending ALTER COLUMN error SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.pending FORCE ROW LEVEL SECURITY;
 
@@ -2539,6 +2758,26 @@ CREATE TABLE lore.reinforcement (
 ALTER TABLE ONLY lore.reinforcement FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE lore.reinforcement OWNER TO lore_owner;
+
+--
+-- Name: role_identities; Type: TABLE; Schema: lore; Owner: lore_owner
+--
+
+CREATE TABLE lore.role_identities (
+    role_name text NOT NULL COLLATE pg_catalog."C",
+    org text NOT NULL COLLATE pg_catalog."C",
+    user_name text NOT NULL COLLATE pg_catalog."C",
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT role_identities_org_check CHECK ((org <> ''::text)),
+    CONSTRAINT role_identities_role_name_check CHECK ((role_name <> ''::text)),
+    CONSTRAINT role_identities_user_name_check CHECK ((user_name <> ''::text))
+);
+ALTER TABLE ONLY lore.role_identities ALTER COLUMN role_name SET STATISTICS 0;
+ALTER TABLE ONLY lore.role_identities ALTER COLUMN user_name SET STATISTICS 0;
+
+ALTER TABLE ONLY lore.role_identities FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE lore.role_identities OWNER TO lore_owner;
 
 --
 -- Name: scope_statistics; Type: TABLE; Schema: lore; Owner: lore_owner
@@ -2569,9 +2808,15 @@ CREATE TABLE lore.settings (
     next_text_config text,
     result_budget integer DEFAULT 50000 NOT NULL,
     identity text DEFAULT 'settings'::text NOT NULL,
-    CONSTRAINT settings_identity_check CHECK ((identity = ANY (ARRAY['settings'::text, 'role'::text, 'claims'::text]))),
+    org_claim text[] DEFAULT '{org}'::text[] NOT NULL,
+    user_claim text[] DEFAULT '{sub}'::text[] NOT NULL,
+    audience text,
+    CONSTRAINT settings_audience_check CHECK ((audience <> ''::text)),
+    CONSTRAINT settings_identity_check CHECK ((identity = ANY (ARRAY['settings'::text, 'role'::text, 'claims'::text, 'gateway'::text]))),
     CONSTRAINT settings_one_check CHECK (one),
-    CONSTRAINT settings_result_budget_check CHECK ((result_budget > 0))
+    CONSTRAINT settings_org_claim_check CHECK (((cardinality(org_claim) >= 1) AND (cardinality(org_claim) <= 8))),
+    CONSTRAINT settings_result_budget_check CHECK ((result_budget > 0)),
+    CONSTRAINT settings_user_claim_check CHECK (((cardinality(user_claim) >= 1) AND (cardinality(user_claim) <= 8)))
 );
 
 ALTER TABLE lore.settings OWNER TO lore_owner;
@@ -2588,10 +2833,27 @@ CREATE TABLE lore.terms (
     CONSTRAINT terms_df_check CHECK ((df > 0))
 )
 WITH (fillfactor='70');
+ALTER TABLE ONLY lore.terms ALTER COLUMN stem SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.terms FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE lore.terms OWNER TO lore_owner;
+
+--
+-- Name: token_keys; Type: TABLE; Schema: lore; Owner: lore_owner
+--
+
+CREATE TABLE lore.token_keys (
+    name text NOT NULL COLLATE pg_catalog."C",
+    inner_pad bytea NOT NULL,
+    outer_pad bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT token_keys_inner_pad_check CHECK ((length(inner_pad) = 64)),
+    CONSTRAINT token_keys_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT token_keys_outer_pad_check CHECK ((length(outer_pad) = 64))
+);
+
+ALTER TABLE lore.token_keys OWNER TO lore_owner;
 
 --
 -- Name: untranslated; Type: TABLE; Schema: lore; Owner: lore_owner
@@ -2605,6 +2867,7 @@ CREATE TABLE lore.untranslated (
     next_at timestamp with time zone DEFAULT now() NOT NULL,
     error text
 );
+ALTER TABLE ONLY lore.untranslated ALTER COLUMN error SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.untranslated FORCE ROW LEVEL SECURITY;
 
@@ -2751,6 +3014,13 @@ ALTER TABLE ONLY lore.reinforcement
     ADD CONSTRAINT reinforcement_pkey PRIMARY KEY (org, key);
 
 --
+-- Name: role_identities role_identities_pkey; Type: CONSTRAINT; Schema: lore; Owner: lore_owner
+--
+
+ALTER TABLE ONLY lore.role_identities
+    ADD CONSTRAINT role_identities_pkey PRIMARY KEY (role_name);
+
+--
 -- Name: scope_statistics scope_statistics_pkey; Type: CONSTRAINT; Schema: lore; Owner: lore_owner
 --
 
@@ -2770,6 +3040,13 @@ ALTER TABLE ONLY lore.settings
 
 ALTER TABLE ONLY lore.terms
     ADD CONSTRAINT terms_pkey PRIMARY KEY (org, owner, stem);
+
+--
+-- Name: token_keys token_keys_pkey; Type: CONSTRAINT; Schema: lore; Owner: lore_owner
+--
+
+ALTER TABLE ONLY lore.token_keys
+    ADD CONSTRAINT token_keys_pkey PRIMARY KEY (name);
 
 --
 -- Name: untranslated untranslated_pkey; Type: CONSTRAINT; Schema: lore; Owner: lore_owner
@@ -3046,6 +3323,12 @@ ALTER TABLE lore.pending ENABLE ROW LEVEL SECURITY;
 ALTER TABLE lore.reinforcement ENABLE ROW LEVEL SECURITY;
 
 --
+-- Name: role_identities; Type: ROW SECURITY; Schema: lore; Owner: lore_owner
+--
+
+ALTER TABLE lore.role_identities ENABLE ROW LEVEL SECURITY;
+
+--
 -- Name: scope_statistics; Type: ROW SECURITY; Schema: lore; Owner: lore_owner
 --
 
@@ -3092,6 +3375,12 @@ CREATE POLICY search_reads ON lore.pending FOR SELECT TO lore_search USING (true
 --
 
 CREATE POLICY search_reads ON lore.reinforcement FOR SELECT TO lore_search USING (true);
+
+--
+-- Name: role_identities search_reads; Type: POLICY; Schema: lore; Owner: lore_owner
+--
+
+CREATE POLICY search_reads ON lore.role_identities FOR SELECT TO lore_search USING ((role_name = SESSION_USER));
 
 --
 -- Name: scope_statistics search_reads; Type: POLICY; Schema: lore; Owner: lore_owner
@@ -3158,6 +3447,12 @@ CREATE POLICY service_all ON lore.pending TO lore_service USING (true) WITH CHEC
 --
 
 CREATE POLICY service_all ON lore.reinforcement TO lore_service USING (true) WITH CHECK (true);
+
+--
+-- Name: role_identities service_all; Type: POLICY; Schema: lore; Owner: lore_owner
+--
+
+CREATE POLICY service_all ON lore.role_identities TO lore_service USING (true) WITH CHECK (true);
 
 --
 -- Name: scope_statistics service_all; Type: POLICY; Schema: lore; Owner: lore_owner
@@ -3433,6 +3728,12 @@ GRANT USAGE ON SCHEMA lore TO lore_user;
 GRANT ALL ON SCHEMA lore TO lore_owner WITH GRANT OPTION;
 
 --
+-- Name: FUNCTION add_token_key(name text, secret bytea); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.add_token_key(name text, secret bytea) FROM PUBLIC;
+
+--
 -- Name: FUNCTION alias_leg(query_text text, pool integer, allowed bigint[]); Type: ACL; Schema: lore; Owner: lore_owner
 --
 
@@ -3515,6 +3816,12 @@ REVOKE ALL ON FUNCTION lore.counted_votes(of_org text, of_key bigint) FROM PUBLI
 GRANT ALL ON FUNCTION lore.counted_votes(of_org text, of_key bigint) TO lore_service;
 GRANT ALL ON FUNCTION lore.counted_votes(of_org text, of_key bigint) TO lore_search;
 GRANT ALL ON FUNCTION lore.counted_votes(of_org text, of_key bigint) TO lore_user;
+
+--
+-- Name: FUNCTION decoded_part(part text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.decoded_part(part text) FROM PUBLIC;
 
 --
 -- Name: TABLE fusion_config; Type: ACL; Schema: lore; Owner: lore_owner
@@ -3869,6 +4176,23 @@ GRANT ALL ON FUNCTION lore.relaxed_leg(query_text text, pool integer, allowed bi
 GRANT ALL ON FUNCTION lore.relaxed_leg(query_text text, pool integer, allowed bigint[], config lore.fusion_config) TO lore_search;
 
 --
+-- Name: FUNCTION require_caller(known lore.caller, credential text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.require_caller(known lore.caller, credential text) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.require_caller(known lore.caller, credential text) TO lore_search;
+GRANT ALL ON FUNCTION lore.require_caller(known lore.caller, credential text) TO lore_service;
+GRANT ALL ON FUNCTION lore.require_caller(known lore.caller, credential text) TO lore_user;
+
+--
+-- Name: FUNCTION role_caller(); Type: ACL; Schema: lore; Owner: lore_search
+--
+
+REVOKE ALL ON FUNCTION lore.role_caller() FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.role_caller() TO lore_service;
+GRANT ALL ON FUNCTION lore.role_caller() TO lore_user;
+
+--
 -- Name: FUNCTION scope_org(); Type: ACL; Schema: lore; Owner: lore_owner
 --
 
@@ -3975,6 +4299,24 @@ GRANT ALL ON FUNCTION lore.text_vector(config text, content text, ending boolean
 GRANT ALL ON FUNCTION lore.text_vector(config text, content text, ending boolean) TO lore_user;
 
 --
+-- Name: FUNCTION token_caller(org_claim text[], user_claim text[], for_audience text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.token_caller(org_claim text[], user_claim text[], for_audience text) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.token_caller(org_claim text[], user_claim text[], for_audience text) TO lore_search;
+GRANT ALL ON FUNCTION lore.token_caller(org_claim text[], user_claim text[], for_audience text) TO lore_service;
+GRANT ALL ON FUNCTION lore.token_caller(org_claim text[], user_claim text[], for_audience text) TO lore_user;
+
+--
+-- Name: FUNCTION token_claims(for_audience text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.token_claims(for_audience text) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.token_claims(for_audience text) TO lore_search;
+GRANT ALL ON FUNCTION lore.token_claims(for_audience text) TO lore_service;
+GRANT ALL ON FUNCTION lore.token_claims(for_audience text) TO lore_user;
+
+--
 -- Name: FUNCTION tokens_as_typed(content text); Type: ACL; Schema: lore; Owner: lore_owner
 --
 
@@ -3991,6 +4333,12 @@ REVOKE ALL ON FUNCTION lore.unsplit_bigrams(content text, ending boolean) FROM P
 GRANT ALL ON FUNCTION lore.unsplit_bigrams(content text, ending boolean) TO lore_service;
 GRANT ALL ON FUNCTION lore.unsplit_bigrams(content text, ending boolean) TO lore_search;
 GRANT ALL ON FUNCTION lore.unsplit_bigrams(content text, ending boolean) TO lore_user;
+
+--
+-- Name: FUNCTION use_identity(mode text, in_org_claim text[], in_user_claim text[], for_audience text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.use_identity(mode text, in_org_claim text[], in_user_claim text[], for_audience text) FROM PUBLIC;
 
 --
 -- Name: FUNCTION vector_leg(asked public.halfvec, pool integer, allowed bigint[], config lore.fusion_config); Type: ACL; Schema: lore; Owner: lore_owner
@@ -4341,6 +4689,13 @@ GRANT SELECT ON TABLE lore.reinforcement TO lore_user;
 GRANT SELECT ON TABLE lore.reinforcement TO lore_search;
 
 --
+-- Name: TABLE role_identities; Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE lore.role_identities TO lore_service;
+GRANT SELECT ON TABLE lore.role_identities TO lore_search;
+
+--
 -- Name: TABLE scope_statistics; Type: ACL; Schema: lore; Owner: lore_owner
 --
 
@@ -4354,7 +4709,25 @@ GRANT SELECT ON TABLE lore.scope_statistics TO lore_search;
 
 GRANT SELECT ON TABLE lore.settings TO lore_user;
 GRANT SELECT ON TABLE lore.settings TO lore_search;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE lore.settings TO lore_service;
+GRANT SELECT ON TABLE lore.settings TO lore_service;
+
+--
+-- Name: COLUMN settings.text_config; Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+GRANT UPDATE(text_config) ON TABLE lore.settings TO lore_service;
+
+--
+-- Name: COLUMN settings.next_text_config; Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+GRANT UPDATE(next_text_config) ON TABLE lore.settings TO lore_service;
+
+--
+-- Name: COLUMN settings.result_budget; Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+GRANT UPDATE(result_budget) ON TABLE lore.settings TO lore_service;
 
 --
 -- Name: TABLE terms; Type: ACL; Schema: lore; Owner: lore_owner

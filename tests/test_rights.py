@@ -35,18 +35,23 @@ RIGHTS = {
         "history": "Si--",
         **dict.fromkeys(("terms", "scope_statistics", "reinforcement", "settings", "fusion_config"), "S---"),
         **dict.fromkeys(("kinds", "embedding_space", "centres", "migrations"), "S---"),
-        "eval_runs": "----",
+        **dict.fromkeys(("eval_runs", "role_identities", "token_keys"), "----"),
     },
     "lore_search": {
         **dict.fromkeys(("memories", "windows", "vectors", "codes", "pending", "terms", "scope_statistics"), "S---"),
         **dict.fromkeys(("aliases", "reinforcement", "settings", "fusion_config", "kinds"), "S---"),
         **dict.fromkeys(("embedding_space", "centres"), "S---"),
-        **dict.fromkeys(("feedback", "history", "untranslated", "migrations", "eval_runs"), "----"),
+        "role_identities": "S---",
+        **dict.fromkeys(("feedback", "history", "untranslated", "migrations", "eval_runs", "token_keys"), "----"),
     },
     "lore_service": {
         **dict.fromkeys(TENANT_TABLES, "SIUD"),
-        **dict.fromkeys(("settings", "fusion_config", "kinds", "embedding_space", "centres", "eval_runs"), "SIUD"),
+        **dict.fromkeys(
+            ("fusion_config", "kinds", "embedding_space", "centres", "eval_runs", "role_identities"), "SIUD"
+        ),
+        "settings": "S-u-",
         "migrations": "S---",
+        "token_keys": "----",
     },
 }
 LEGS = ("vector_leg", "exact_leg", "relaxed_leg", "alias_leg", "closest_windows", "closest_codes", "similar_stems")
@@ -157,7 +162,7 @@ def test_every_table_of_tenant_data_has_row_security_forced(admin: str) -> None:
             "SELECT c.relname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid"
             " WHERE c.relnamespace = 'lore'::regnamespace AND c.relkind = 'r' AND a.attname = 'org'"
         ).fetchall()
-    assert {name for (name,) in rows} == {name for (name,) in with_org} == set(TENANT_TABLES)
+    assert {name for (name,) in rows} == {name for (name,) in with_org} == {*TENANT_TABLES, "role_identities"}
 
 
 def test_only_these_functions_run_with_other_rights_than_the_caller_s(admin: str) -> None:
@@ -173,6 +178,8 @@ def test_only_these_functions_run_with_other_rights_than_the_caller_s(admin: str
         "candidates": "lore_search",
         "explain_legs": "lore_search",
         "explain_words": "lore_search",
+        "role_caller": "lore_search",
+        "token_claims": "lore_owner",
         "refresh_statistics": "lore_service",
         "vote": "lore_service",
     }

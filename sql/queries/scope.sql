@@ -8,10 +8,6 @@ SELECT set_config('search_path', %(search_path)s, true),
        set_config('lore.user_id', %(user)s, true),
        set_config('lore.space', %(space)s, true)
 
--- name: enter_service
--- One row, of no interest: drops to the service role, for this transaction only.
-SELECT set_config('search_path', %(search_path)s, true), set_config('role', 'lore_service', true)
-
 -- name: extension_schemas
 -- One row per schema that an extension of ours lives in.
 SELECT DISTINCT n.nspname AS name

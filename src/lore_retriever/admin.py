@@ -20,19 +20,10 @@ from lore_retriever.codes import recode
 from lore_retriever.draining import drain, translate
 from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
-from lore_retriever.errors import (
-    EmbeddingSpaceMismatch,
-    PermissionDenied,
-    StoreUnavailable,
-)
+from lore_retriever.errors import EmbeddingSpaceMismatch, PermissionDenied, StoreUnavailable
+from lore_retriever.identity import Identity, IdentityMode, use_identity
 from lore_retriever.language import Canonicalizer
-from lore_retriever.migrations import (
-    SchemaStatus,
-    apply_migrations,
-    checked_schema,
-    schema_status,
-    search_path,
-)
+from lore_retriever.migrations import SchemaStatus, apply_migrations, checked_schema, schema_status, search_path
 from lore_retriever.opening import embedder_of
 from lore_retriever.operations.common import BeforeWrite
 from lore_retriever.operations.embedding import MOST_ATTEMPTS
@@ -120,12 +111,19 @@ class StoreAdmin:
             mended = translated(error)
             raise mended from (None if mended is error else error)
 
-    @contextmanager
-    def service(self) -> Iterator[psycopg.Cursor[Row]]:
+    def service(self) -> AbstractContextManager[psycopg.Cursor[Row]]:
         """One transaction as the service role."""
+        return self._acting("lore_service")
+
+    def owner(self) -> AbstractContextManager[psycopg.Cursor[Row]]:
+        """One transaction as the owner of the tables, who sees no row of any organisation."""
+        return self._acting("lore_owner")
+
+    @contextmanager
+    def _acting(self, role: str) -> Iterator[psycopg.Cursor[Row]]:
         with self._connection() as connection, connection.transaction():
             schemas = [row[0] for row in connection.execute(query("extension_schemas")).fetchall()]
-            connection.execute(query("enter_service"), {"search_path": search_path(self.schema, schemas)})
+            connection.execute(query("enter_role"), {"search_path": search_path(self.schema, schemas), "role": role})
             with connection.cursor(row_factory=dict_row) as cursor:
                 yield cursor
 
@@ -135,9 +133,18 @@ class StoreAdmin:
             return schema_status(connection, self.schema)
 
     def migrate(
-        self, embedder: Embedder | None = None, *, roles: bool = True, default_to_offline: bool = False
+        self,
+        embedder: Embedder | None = None,
+        *,
+        roles: bool = True,
+        identity: Identity | IdentityMode | None = None,
+        default_to_offline: bool = False,
     ) -> list[str]:
         """Bring the schema up to date and record the embedder's space, if none is; the names of what was applied.
+
+        Args:
+            roles: False where the four roles were created beforehand.
+            identity: How callers are known from now on; None leaves it as it is (`settings` in a new store).
 
         Raises:
             EmbeddingSpaceMismatch: If another space is active here.
@@ -158,6 +165,8 @@ class StoreAdmin:
                     record_space(cursor, embedder)
             elif embedder is not None:
                 recorded(rows, embedder.space)
+        if identity is not None:
+            use_identity(self, identity if isinstance(identity, Identity) else Identity(mode=identity))
         return done
 
     def maintain(

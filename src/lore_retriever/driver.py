@@ -51,6 +51,7 @@ class Access:
     org: str = ""
     user: str = ""
     space: str = ""
+    token: str = ""
 
     def statement(self) -> Statement:
         """The one statement that sets it all, for the transaction it stands in."""
@@ -61,6 +62,8 @@ class Access:
             "user": self.user,
             "space": self.space,
         }
+        if self.token:
+            return Statement("enter_signed_scope", params | {"token": self.token})
         return Statement("enter_scope", params)
 
 
@@ -98,6 +101,8 @@ def translated(error: Exception) -> Exception:
 
 
 def _way_in(error: pg.InsufficientPrivilege) -> str:
+    if error.diag.constraint_name == "lore_identity":
+        return "This store takes its callers from their credentials (docs/howto/roles.md): ask for the scope they give."
     if "set role" in (error.diag.message_primary or ""):
         return "The login role must be a member of lore_user: GRANT lore_user TO …;"
     return "An application's connection may not do this; an administrator's may: MemoryStore.admin(…)."

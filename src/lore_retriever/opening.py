@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
-from lore_retriever.errors import EmbeddingSpaceMismatch
+from lore_retriever.errors import EmbeddingSpaceMismatch, ScopeMissing
 from lore_retriever.evidence import Evidence
 from lore_retriever.language import Canonicalizer
 from lore_retriever.operations.common import BeforeWrite, OpenSpace
 from lore_retriever.steps import Body, Row, Statement
+from lore_retriever.types import Scope
 
-__all__ = ["Facts", "embedder_of", "facts_body", "open_space"]
+__all__ = ["Facts", "embedder_of", "facts_body", "open_space", "whoami_body"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,17 @@ def facts_body() -> Body:
         tuple((row["number"], row["name"], row["hash"]) for row in migrations),
         tuple(spaces),
     )
+
+
+def whoami_body() -> Body:
+    """A body whose result is the scope that the database takes from the connection; raises ScopeMissing without one."""
+    [row] = yield Statement("whoami")
+    if not (row["org"] and row["user"]):
+        raise ScopeMissing(
+            "the database takes this connection for nobody. Where identity is `role`, an administrator maps its login"
+            " role: docs/howto/roles.md; else name the scope: store.as_user(org, user)."
+        )
+    return Scope(org=row["org"], user=row["user"])
 
 
 def _identity(row: Row) -> EmbeddingSpace:

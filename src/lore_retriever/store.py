@@ -20,10 +20,11 @@ from lore_retriever.admin import StoreAdmin
 from lore_retriever.driver import Access, AsyncDriver, Driver, blocking_pool, pool_options
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import StoreUnavailable
+from lore_retriever.identity import SignedScope
 from lore_retriever.inputs import checked_scope, new_scope
 from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
-from lore_retriever.opening import Facts, facts_body, open_space
+from lore_retriever.opening import Facts, facts_body, open_space, whoami_body
 from lore_retriever.operations.common import BeforeWrite, OpenSpace
 from lore_retriever.steps import Operation
 from lore_retriever.types import Scope
@@ -70,7 +71,8 @@ class _Store:
     def _access(self, scope: Scope) -> Access:
         checked_scope(scope)
         number = "" if self._space is None else str(self._space.number)
-        return Access(self._path, "lore_user", scope.org, scope.user, number)
+        token = scope.token if isinstance(scope, SignedScope) else ""
+        return Access(self._path, "lore_user", scope.org, scope.user, number, token)
 
     def _learn(self, facts: Facts) -> None:
         """Take in what the database says of itself, or raise what is wrong with it."""
@@ -241,6 +243,15 @@ class MemoryStore(_Store):
     def as_caller(self, scope: Callable[[], Scope]) -> Memories:
         """The store as whoever calls: `scope` is asked anew for each operation (a context variable, a request)."""
         return Memories(self, scope)
+
+    def whoami(self) -> Scope:
+        """Whom the database takes this store's connections for: the login role's scope, where identity is `role`.
+
+        Raises:
+            ScopeMissing: If that is nobody.
+        """
+        scope: Scope = self._driver.transact(whoami_body, self._unscoped())
+        return scope
 
     def perform(self, operation: Operation, scope: Scope) -> Any:
         """Run one operation under a scope."""
@@ -456,6 +467,11 @@ class AsyncMemoryStore(_Store):
     def as_caller(self, scope: Callable[[], Scope]) -> AsyncMemories:
         """As `MemoryStore.as_caller`."""
         return AsyncMemories(self, scope)
+
+    async def whoami(self) -> Scope:
+        """As `MemoryStore.whoami`."""
+        scope: Scope = await self._opened().transact(whoami_body, self._unscoped())
+        return scope
 
     async def perform(self, operation: Operation, scope: Scope) -> Any:
         """Run one operation under a scope."""
