@@ -148,6 +148,23 @@ def test_any_briefing_fits_keeps_the_order_and_accounts_for_everything(
     assert made == briefing(candidates, budget, COUNTERS[counter], style=style)
 
 
+@settings(max_examples=100, deadline=None)
+@given(memories(), st.integers(1, 20_000), st.sampled_from(["markdown", "plain"]))
+def test_what_is_not_a_memory_s_own_is_the_first_line_and_the_fences(
+    candidates: list[Candidate], budget: int, style: Any
+) -> None:
+    made = briefing(candidates, budget, len, style=style)  # characters, so that parts add up
+    frames, fence = 0, ""
+    for line in made.text.split("\n"):
+        opening = re.fullmatch(r"(~{3,8}|={3,8}) [A-Z].*", line)
+        if (not fence and opening is not None) or (fence and line == fence):
+            frames += len(line) + 1
+            fence = opening[1] if opening is not None else ""
+    first_line = len(made.text.split("\n")[0]) + 1 if made.text else 0
+    assert made.overhead_tokens == first_line + frames
+    assert all(len(item.text) < item.tokens for item in made.items)
+
+
 @settings(max_examples=150, deadline=None)
 @given(memories(), st.integers(100, 20_000), st.sampled_from(["markdown", "plain"]))
 def test_no_text_closes_its_fence_or_opens_a_memory_of_its_own(
