@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench clean help
+.PHONY: demo test check bench bench-peers clean help
 
 help:  ## what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
@@ -35,5 +35,13 @@ check: $(VENV)/.test  ## style and types
 bench: $(VENV)/.test  ## how fast a search is beside its raw parts
 	$(BIN)/python benchmarks/search.py
 
-clean:  ## forget the virtual environment
-	rm -rf $(VENV)
+.venv-peers/.made: benchmarks/requirements-peers.txt pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/requirements-peers.txt -e '.[embedded]'
+	@touch $@
+
+bench-peers: .venv-peers/.made  ## how fast a search is beside other packages; in an environment of its own
+	.venv-peers/bin/python benchmarks/peers.py
+
+clean:  ## forget the virtual environments
+	rm -rf $(VENV) .venv-peers

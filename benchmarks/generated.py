@@ -38,6 +38,8 @@ class Question:
     text: str
     vector: np.ndarray
     memories_in_org: int
+    source: str = ""
+    """`org/id` of the memory that it was made from; empty where that is invalidated."""
 
 
 class World:
@@ -49,8 +51,9 @@ class World:
         sizes = 1 / np.arange(1, shape.organisations + 1)
         self.sizes = np.maximum(1, np.round(sizes / sizes.sum() * shape.memories)).astype(int)
         self.words = _vocabulary(self.rng)
-        self.word_weights = 1 / (np.arange(WORDS) + 2.7)
-        self.word_weights /= self.word_weights.sum()
+        weights = 1 / (np.arange(WORDS) + 2.7)
+        self.word_bounds = np.cumsum(weights / weights.sum())
+        self.word_bounds /= self.word_bounds[-1]
         self.topic_words = self.rng.integers(200, WORDS, size=(TOPICS, 40))
         latent = self.rng.normal(size=(TOPICS, LATENT)).astype(np.float32)
         self.basis = self.rng.normal(size=(LATENT, shape.dimensions)).astype(np.float32) / np.sqrt(LATENT)
@@ -67,7 +70,7 @@ class World:
 
     def text(self, topic: int, length: int) -> str:
         """`length` words of a topic, with an identifier now and then."""
-        common = self.rng.choice(WORDS, size=length, p=self.word_weights)
+        common = self.word_bounds.searchsorted(self.rng.random(length), side="right")
         own = self.topic_words[topic][self.rng.integers(0, 40, size=length)]
         chosen = np.where(self.rng.random(length) < 0.25, own, common)
         words = [self.words[i] for i in chosen]
@@ -220,5 +223,6 @@ def questions(world: World, memories: list[Generated], count: int, *, seed: int 
         else:
             text = "why does " + " ".join(rng.choice(words, size=9)) + " again"
         vector = world.vectors(np.array([source.topic]), 0.35)[0]
-        made.append(Question(source.org, source.user, text, vector, source.memories_in_org))
+        known = "" if source.gone else f"{source.org}/{source.id}"
+        made.append(Question(source.org, source.user, text, vector, source.memories_in_org, known))
     return made
