@@ -2,7 +2,7 @@
 
     python benchmarks/briefing.py FOLDER…                     # suites in the layout of `lore-retriever eval`
     python benchmarks/briefing.py FOLDER --kind episode       # conversation turns: fading kind, asked at the end of each scope
-    python benchmarks/briefing.py FOLDER --vectors cache.sqlite --database "host=…"    # an administrator's connection
+    python benchmarks/briefing.py FOLDER --cache vectors.sqlite --database "host=…"    # an administrator's connection
 
 For every judged query, the *matching passage* of each relevant memory is looked up: of the memory's window closest to the
 query, the stretch of whole sentences, up to 300 characters, that is closest by the store's own model. Printed is the share of these
@@ -29,14 +29,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measured import model_of
 
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.context import Counter, counter_of
-from lore_retriever.embeddings import CachedEmbedder, Embedder, OfflineEmbedder
+from lore_retriever.embeddings import Embedder
 from lore_retriever.evaluation.laboratory import scope_of
 from lore_retriever.evaluation.loading import load_suite
 from lore_retriever.evaluation.specs import open_suites
@@ -317,14 +319,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", help="suites, as `lore-retriever eval run` takes them")
     parser.add_argument("--kind", help="kind of every memory; its scopes are then asked at their last date")
-    parser.add_argument("--vectors", help="file that keeps vectors between runs")
+    parser.add_argument("--model", default="offline", help="offline, minilm, e5, or a sentence-transformers name")
+    parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; else a database of its own is made")
     parser.add_argument("--budgets", nargs="+", type=int, default=list(BUDGETS))
     parser.add_argument("--queries", type=int, help="only the first so many judged queries")
     given = parser.parse_args()
     suites = [_prepared(suite, given.kind, given.queries) for suite in open_suites(given.folders)]
     with tempfile.TemporaryDirectory() as folder:
-        embedder: Embedder = CachedEmbedder(OfflineEmbedder(), given.vectors or f"{folder}/vectors.sqlite")
+        embedder = model_of(given.model, given.cache or Path(folder) / "vectors.sqlite")
         if given.database:
             StoreAdmin.connect(given.database).migrate(embedder)
             store = MemoryStore.connect(given.database, embedder=embedder)

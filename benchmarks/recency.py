@@ -21,11 +21,13 @@ import random
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
+
+from measured import model_of
 
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
-from lore_retriever.embeddings import CachedEmbedder, Embedder, OfflineEmbedder
 from lore_retriever.evaluation.laboratory import scope_of
 from lore_retriever.evaluation.loading import load_suite
 from lore_retriever.evaluation.specs import open_suites
@@ -146,11 +148,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", help="suites, as `lore-retriever eval run` takes them")
     parser.add_argument("--spread", type=float, default=365, help="greatest age, in days")
-    parser.add_argument("--vectors", help="file that keeps vectors between runs")
+    parser.add_argument("--model", default="offline", help="offline, minilm, e5, or a sentence-transformers name")
+    parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; else a database of its own is made")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        embedder: Embedder = CachedEmbedder(OfflineEmbedder(), given.vectors or f"{folder}/vectors.sqlite")
+        embedder = model_of(given.model, given.cache or Path(folder) / "vectors.sqlite")
         if given.database:
             _admin.append(given.database)
             StoreAdmin.connect(given.database).migrate(embedder)

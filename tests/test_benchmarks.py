@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(script: str, folder: Path, database: str, *options: str) -> list[str]:
-    command = [sys.executable, "-W", "error", str(SCRIPTS / script), str(folder), "--model", "hash", *options]
+    command = [sys.executable, "-W", "error", str(SCRIPTS / script), str(folder), *options, "--model", "hash"]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent / "src")}
     done = subprocess.run(
         [*command, "--database", database], env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -63,3 +64,38 @@ def test_the_command_on_codes_tells_what_the_vector_leg_keeps(
     lines = run("codes.py", folder, empty_database, "--one-scope")
     assert figures(lines, "vector leg as it ships (exact scan)")[:2] == [1, 1]
     assert not any(line.startswith("| codes") for line in lines)
+
+
+def test_the_command_on_evidence_tells_questions_with_an_answer_from_those_without(
+    folder: Path, empty_database: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (other / name).write_text(text.replace("key", "lantern").replace("hides", "lights"), encoding="utf-8")
+    lines = run("evidence.py", folder, empty_database, str(other), "--size", "4")
+    rows = [line for line in lines if " its own " in line or " of other" in line or f" of {folder.name}" in line]
+    assert len(rows) == 4
+    for line in rows:
+        shares = [float(cell) for cell in line.split("|")[4:-1]]
+        assert sum(shares[:4]) == pytest.approx(1, abs=0.01)
+        assert shares[4] == pytest.approx(shares[0] + shares[1], abs=0.01)
+    assert lines[-1].startswith("none or weak: ")
+
+
+def test_the_command_on_briefings_sets_each_system_beside_ours(folder: Path, empty_database: str) -> None:
+    lines = run("briefing.py", folder, empty_database, "--budgets", "200", "400")
+    systems = [line.split("|")[1].strip() for line in lines if line.startswith("| ") and "|--" not in line]
+    assert systems[:3] == ["", "build_context", "whole, fused"]
+    assert "LlamaIndex Memory" in systems
+    assert all(0 <= share <= 1 for share in figures(lines, "build_context"))
+
+
+def test_the_command_on_recency_shows_what_a_floor_costs_and_buys(folder: Path, empty_database: str) -> None:
+    lines = run("recency.py", folder, empty_database)
+    rows = [[float(cell) for cell in line.split("|")[1:-1]] for line in lines if re.match(r"\| \d", line)]
+    level = [row[2:] for row in rows if row[1] == 1.0]
+    assert len(rows) == 24
+    assert all(row == level[0] for row in level)  # with a floor of 1 no half-life matters
+    free = [row for row in rows if row[1] == 0.0]
+    assert all(row[-1] >= level[0][-1] for row in free)  # without a floor the newer comes first at least as often
