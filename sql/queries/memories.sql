@@ -6,6 +6,14 @@ SELECT m.id, m.content_hash, coalesce(text_hash(m.content_original), m.content_h
 FROM memories AS m
 WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = ANY (%(ids)s::text[])
 
+-- name: lock_own
+-- One row per own memory of these ids, locked in their order: writers of one memory follow each other, and the next
+-- statement sees what the writer before left.
+SELECT m.id FROM memories AS m
+WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = ANY (%(ids)s::text[])
+ORDER BY m.id
+FOR UPDATE
+
 -- name: upsert_memories
 -- One row per memory given, in no order: inserted, or replacing the own memory of that id. `fresh`: its text is new.
 WITH given AS (
@@ -158,34 +166,52 @@ WITH given AS (
 )
 SELECT c.org, c.key, c.content_hash, c.version, c.content_hash <> o.content_hash AS fresh FROM changed AS c, old AS o
 
+-- name: own_as_changed
+-- One row or none: the own memory of this id, if it is one version further and already is what `changes` would make of it.
+SELECT m.version FROM memories AS m
+WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text AND m.version = %(version)s::integer + 1
+  AND jsonb_populate_record(m, %(changes)s::jsonb) IS NOT DISTINCT FROM m
+
 -- name: own_version
 -- One row or none: the version of the own memory of this id.
 SELECT m.version FROM memories AS m WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text
 
 -- name: invalidate_memory
--- One row or none: the own memory of this id, now in no leg; superseded_by names a visible successor.
-WITH changed AS (
+-- One row or none: the own memory of this id, now in no leg; superseded_by names a visible successor. One that is so
+-- already stays as it is.
+WITH own AS (
+    SELECT m.key, m.invalidated_at IS NULL OR m.superseded_by IS DISTINCT FROM %(superseded_by)s::text AS is_news
+    FROM memories AS m
+    WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text
+    FOR UPDATE
+), changed AS (
     UPDATE memories AS m
     SET invalidated_at = coalesce(m.invalidated_at, now()), superseded_by = %(superseded_by)s::text, version = m.version + 1
-    WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text
+    FROM own AS o
+    WHERE m.org = scope_org() AND m.key = o.key AND o.is_news
     RETURNING m.key, m.version, m.superseded_by
 ), kept AS (
     INSERT INTO history (org, key, version, event, superseded_by)
     SELECT scope_org(), c.key, c.version, 'invalidated', c.superseded_by FROM changed AS c
 )
-SELECT c.key FROM changed AS c
+SELECT o.key FROM own AS o
 
 -- name: restore_memory
--- One row or none: the own memory of this id, live again.
-WITH changed AS (
+-- One row or none: the own memory of this id, live again. One that is live stays as it is.
+WITH own AS (
+    SELECT m.key, m.invalidated_at IS NOT NULL AS is_news FROM memories AS m
+    WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text
+    FOR UPDATE
+), changed AS (
     UPDATE memories AS m
     SET invalidated_at = NULL, superseded_by = NULL, version = m.version + 1
-    WHERE m.org = scope_org() AND m.owner = scope_user() AND m.id = %(id)s::text
+    FROM own AS o
+    WHERE m.org = scope_org() AND m.key = o.key AND o.is_news
     RETURNING m.key, m.version
 ), kept AS (
     INSERT INTO history (org, key, version, event) SELECT scope_org(), c.key, c.version, 'restored' FROM changed AS c
 )
-SELECT c.key FROM changed AS c
+SELECT o.key FROM own AS o
 
 -- name: visible_memory
 -- One row or none: whether a memory of this id can be seen.

@@ -93,6 +93,11 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, pg.ProgramLimitExceeded):
         # Each within its own limit, organisation, user and id together can outgrow an index entry.
         return InvalidInput(f"a name or id is too long for the database ({error.diag.message_primary}). Shorten it.")
+    if isinstance(error, pg.ReadOnlySqlTransaction):
+        return StoreUnavailable(
+            "this server only reads: it is a standby, or was told so. Write through the primary; with several hosts in the"
+            " connection string, target_session_attrs=read-write finds it."
+        )
     if isinstance(error, pg.InsufficientPrivilege):
         return PermissionDenied(f"{error.diag.message_primary}. {_way_in(error)}")
     if isinstance(error, psycopg.OperationalError):
@@ -114,10 +119,15 @@ def _tells_of_a_dropped_space(error: Exception) -> bool:
     return error.diag.constraint_name in ("embedding_space_dropped", "windows_space_fkey", "pending_space_fkey")
 
 
+_CUT_STATES = ("57P01", "57P02", "57P03", "57P05")
+"""SQLSTATEs of a server that shuts down, crashed, is starting, or ended an idle session."""
+
+
 def _was_cut(error: Exception) -> bool:
-    return isinstance(error, psycopg.OperationalError) and not isinstance(
-        error, PoolTimeout | PoolClosed | pg.QueryCanceled | pg.DeadlockDetected | pg.SerializationFailure
-    )
+    if not isinstance(error, psycopg.OperationalError) or isinstance(error, PoolTimeout | PoolClosed):
+        return False
+    # Without a state it is the wire's own; with another one the server answered, and would answer so again.
+    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in _CUT_STATES
 
 
 def _may_retry(error: Exception, tries: int) -> bool:

@@ -8,7 +8,7 @@ from lore_retriever import limits
 from lore_retriever.errors import InvalidInput, NotFound
 from lore_retriever.inputs import checked_text
 from lore_retriever.operations.common import fetch
-from lore_retriever.steps import Body, Operation, Statement, Transact
+from lore_retriever.steps import Body, Operation, Row, Statement, Transact
 
 __all__ = ["add_alias", "list_aliases", "remove_alias"]
 
@@ -31,8 +31,14 @@ def add_alias(names: Sequence[str]) -> Operation:
 
 def remove_alias(name: str) -> Operation:
     """Take a name out of its group, or NotFound."""
-    rows = yield from fetch("remove_alias", alias=checked_text(name, what="an alias", most=limits.MAX_NAME_CHARS))
-    if not rows:
+    checked = checked_text(name, what="an alias", most=limits.MAX_NAME_CHARS)
+    removed: list[Row] = []  # over all tries: the commit of one that was cut may have arrived
+
+    def remove() -> Body:
+        removed.extend((yield Statement("remove_alias", {"alias": checked})))
+
+    yield Transact(remove)
+    if not removed:
         raise NotFound(f"no alias {name!r} is recorded for this organisation.")
 
 

@@ -78,9 +78,11 @@ def _checked(
     return list(items.values()), refused
 
 
-def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item]) -> Body:
+def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item], held: Iterable[str]) -> Body:
     """Ids of the items, and what was there already and says nearly the same as those that changed."""
     similar = yield from look_for_similar(space, changed)
+    if known := list(held):
+        yield Statement("lock_own", {"ids": known})
     given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
     rows = yield Statement("upsert_memories", {"memories": given})
     stored = {row["id"]: row for row in rows}
@@ -145,7 +147,7 @@ def remember_many(
     by_id = {item.id: item for item in [*changed, *same]}
     ordered = [by_id[item.id] for item in items]
     try:
-        ids, similar = yield Transact(lambda: _store(space, ordered, changed))
+        ids, similar = yield Transact(lambda: _store(space, ordered, changed, held))
     except IdTaken as taken:
         yield from _name_taken([item.id for item in items], taken)
     yield from fetch("refresh_statistics")
@@ -183,8 +185,9 @@ def update(space: OpenSpace, id: str, changes: Mapping[str, Any], *, version: in
         [item], _ = yield from with_vectors([with_windows(item, space.embedder)])
         given |= item.text_fields()
     aliases = item.memory.aliases if "aliases" in changes else None
+    done: list[bool] = []
     try:
-        yield Transact(lambda: _update(space.number, item, given, version, aliases))
+        yield Transact(lambda: _update(space.number, item, given, version, aliases, done))
     except IdTaken as taken:
         yield from _name_taken([id], taken)
 
@@ -195,10 +198,13 @@ def _update(
     given: Mapping[str, Any],
     version: int | None,
     aliases: tuple[str, ...] | None,
+    done: list[bool],
 ) -> Body:
-    rows = yield Statement(
-        "update_memory", {"id": item.id, "changes": json.dumps(given, ensure_ascii=False), "version": version}
-    )
+    """`done` tells a second try that the first one came to its end, so that only its commit is in doubt."""
+    params = {"id": item.id, "changes": json.dumps(given, ensure_ascii=False), "version": version}
+    rows = yield Statement("update_memory", params)
+    if not rows and done and version is not None and (yield Statement("own_as_changed", params)):
+        return
     if not rows:
         seen = yield Statement("own_version", {"id": item.id})
         if seen:
@@ -216,6 +222,7 @@ def _update(
             "replace_memory_aliases",
             {"keys": [key], "alias_keys": [key] * len(aliases), "names": list(aliases)},
         )
+    done.append(True)
 
 
 def _change_own(name: str, **params: Any) -> Operation:
@@ -250,8 +257,15 @@ def restore(id: str) -> Operation:  # noqa: A002
 
 def forget(ids: Iterable[str]) -> Operation:
     """Remove own memories from every table; the ids that were there."""
-    rows = yield from fetch("forget_memories", ids=checked_ids(ids))
-    return [row["id"] for row in rows]
+    wanted = checked_ids(ids)
+    gone: dict[str, None] = {}  # over all tries: the commit of one that was cut may have arrived
+
+    def remove() -> Body:
+        rows = yield Statement("forget_memories", {"ids": wanted})
+        gone.update(dict.fromkeys(row["id"] for row in rows))
+
+    yield Transact(remove)
+    return list(gone)
 
 
 def forget_one(id: str) -> Operation:  # noqa: A002
