@@ -168,7 +168,8 @@ def _queue(fresh: Sequence[tuple[Row, Item]], space: int) -> Body:
     waiting: dict[tuple[bool, bool, str | None], list[int]] = {}
     replaced: list[Row] = []
     for row, item in fresh:
-        is_done = len(item.vectors) == len(item.windows) and None not in item.vectors
+        # No windows: the text was the stored one, until another writer changed that.
+        is_done = 0 < len(item.vectors) == len(item.windows) and None not in item.vectors
         if is_done and not row.get("created"):
             replaced.append(row)  # its old text may be waiting
         waiting.setdefault((is_done, item.is_bad, item.error), []).append(row["key"])
