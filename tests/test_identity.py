@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import json
 import os
 import time
@@ -36,22 +34,11 @@ from lore_retriever.identity import (
 )
 from lore_retriever.testing import HashEmbedder
 from support import SEARCH_PATH, as_application, kept_database, scoped
+from tokens import SECRET, signed
 
-SECRET = b"a secret of thirty-two bytes or more"
 EMBEDDER = HashEmbedder(32)
 WHO = "SELECT lore.scope_org(), lore.scope_user()"
 COUNT = "SELECT count(*), count(*) FILTER (WHERE owner = 'ben') FROM lore.memories"
-
-
-def signed(secret: bytes = SECRET, *, head: dict[str, Any] | None = None, **claims: Any) -> str:
-    """A JSON Web Token of these claims, good for a minute unless they say otherwise."""
-
-    def part(value: bytes) -> str:
-        return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-    claims = {"exp": time.time() + 60} | claims
-    message = ".".join(part(json.dumps(each).encode()) for each in (head or {"alg": "HS256", "typ": "JWT"}, claims))
-    return f"{message}.{part(hmac.new(secret, message.encode(), hashlib.sha256).digest())}"
 
 
 @pytest.fixture(scope="module")
