@@ -43,5 +43,10 @@ bench: $(VENV)/.test  ## how fast a search is beside its raw parts
 bench-peers: .venv-peers/.made  ## how fast a search is beside other packages; in an environment of its own
 	.venv-peers/bin/python benchmarks/peers.py
 
+SOAK ?= --seconds 120 --kills 6
+
+soak: $(VENV)/.test  ## mixed load while the server is killed: is anything lost, leaked or stuck?
+	$(BIN)/python benchmarks/soak.py --progress $(SOAK)
+
 clean:  ## forget the virtual environments
 	rm -rf $(VENV) .venv-peers
