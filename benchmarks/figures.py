@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,18 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[Cell]], *, digits: int
     lines = ["| " + " | ".join(head) + " |", "|---|" + "--:|" * (len(head) - 1)]
     lines += ["| " + " | ".join(number(cell, digits) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+@contextmanager
+def database_of(given: str | None) -> Iterator[str]:
+    """The database that was named, or one of a built-in Postgres that ends with the command."""
+    if given is not None:
+        yield given
+        return
+    from lore_retriever import embedded
+
+    with tempfile.TemporaryDirectory(prefix="lore-benchmark-") as folder, embedded.start(folder) as server:
+        yield server.conninfo()
 
 
 def machine(conninfo: str) -> dict[str, str]:

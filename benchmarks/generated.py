@@ -150,30 +150,37 @@ def generate(world: World) -> list[Generated]:
     return made
 
 
-def load(connection: psycopg.Connection, world: World, memories: list[Generated], *, space: int) -> None:
-    """Fill the store's tables by COPY, as an administrator."""
+def load(
+    connection: psycopg.Connection, world: World, memories: list[Generated], *, space: int, after_key: int = 0
+) -> None:
+    """Fill the store's tables by COPY, as an administrator; `after_key` is the largest that is there."""
     columns = "org, id, owner, visibility, kind, content, created_at, updated_at, invalidated_at"
     with connection.cursor() as cursor, cursor.copy(f"COPY memories ({columns}) FROM STDIN") as copy:
         for m in memories:
             gone = m.created_at if m.gone else None
             visibility = "shared" if m.shared else "private"
             copy.write_row((m.org, m.id, m.user, visibility, m.kind, m.text, m.created_at, m.created_at, gone))
-    load_vectors(connection, world, memories, space=space)
+    load_vectors(connection, world, memories, space=space, after_key=after_key)
 
 
-def load_vectors(connection: psycopg.Connection, world: World, memories: list[Generated], *, space: int) -> None:
+def load_vectors(
+    connection: psycopg.Connection, world: World, memories: list[Generated], *, space: int, after_key: int = 0
+) -> None:
     """One window for each 1,200 characters, a vector for each window; codes follow by trigger."""
+    places = {"space": space, "orgs": sorted({m.org for m in memories}), "after": after_key}
     connection.execute(
         "INSERT INTO windows (org, space, key, ordinal, window_start, window_end)"
-        " SELECT org, %s::smallint, key, n, n * 1200, least(full_length, (n + 1) * 1200)"
-        " FROM memories, generate_series(0, (full_length - 1) / 1200) AS n",
-        [space],
+        " SELECT org, %(space)s::smallint, key, n, n * 1200, least(full_length, (n + 1) * 1200)"
+        " FROM memories, generate_series(0, (full_length - 1) / 1200) AS n WHERE org = ANY (%(orgs)s) AND key > %(after)s",
+        places,
     )
     topic_of = {(m.org, m.id): m.topic for m in memories}
     rows = connection.execute(
         "SELECT w.org, w.key, w.ordinal, m.id, m.owner, m.visibility = 'shared', m.invalidated_at IS NULL,"
         " (extract(epoch FROM m.created_at) * 1000000)::bigint - 946684800000000"
-        " FROM windows w JOIN memories m USING (org, key) ORDER BY w.org, w.key, w.ordinal"
+        " FROM windows w JOIN memories m USING (org, key) WHERE w.org = ANY (%(orgs)s) AND w.key > %(after)s"
+        " ORDER BY w.org, w.key, w.ordinal",
+        places,
     ).fetchall()
 
     def packed() -> Iterator[tuple[bytes, ...]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+
+from figures import database_of as database_of
 
 from lore_retriever.embeddings import CachedEmbedder, SentenceTransformerEmbedder
 from lore_retriever.embeddings.base import Embedder
@@ -53,15 +52,3 @@ def suite_of(folder: Path, *, one_scope: bool = False) -> Suite:
         documents=tuple(replace(document, scope=None) for document in suite.documents),
         queries=tuple(replace(query, scope=None) for query in suite.queries),
     )
-
-
-@contextmanager
-def database_of(given: str | None) -> Iterator[str]:
-    """The database that was named, or one of a built-in Postgres that ends with the command."""
-    if given is not None:
-        yield given
-        return
-    from lore_retriever import embedded
-
-    with tempfile.TemporaryDirectory(prefix="lore-benchmark-") as folder, embedded.start(folder) as server:
-        yield server.conninfo()

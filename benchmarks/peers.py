@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from figures import STRATA, Cell, add_output, by_stratum, machine, markdown, plot_bars, publish
+from figures import STRATA, Cell, add_output, by_stratum, database_of, machine, markdown, plot_bars, publish
 from generated import Question, Shape, World, generate, questions
 from peer_langchain import LangChain
 from peer_llamaindex import LlamaIndex
@@ -274,15 +274,8 @@ def run(given: argparse.Namespace) -> None:
 def main() -> None:
     """Run on the given database, or on the built-in Postgres."""
     given = parsed()
-    if given.database is not None:
-        run(given)
-        return
-    import tempfile
-
-    from lore_retriever import embedded
-
-    with tempfile.TemporaryDirectory(prefix="lore-benchmark-") as folder, embedded.start(folder) as server:
-        given.database = server.conninfo()
+    with database_of(given.database) as conninfo:
+        given.database = conninfo
         run(given)
 
 
