@@ -13,7 +13,13 @@ SELECT kind, half_life_days, recency_floor FROM kinds ORDER BY kind = '', kind
 -- One row: the server, and the login role that this session began with.
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS version_number,
        current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS is_standby,
-       r.rolname AS login, r.rolsuper AS is_superuser, r.rolbypassrls AS bypasses
+       r.rolname AS login, r.rolsuper AS is_superuser, r.rolbypassrls AS bypasses,
+       -- rights that lead around row security by another way: files, the log of all writes, other roles
+       (SELECT coalesce(array_agg(m.rolname::text ORDER BY 1), '{}') FROM pg_roles AS m
+        WHERE m.rolname IN ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', 'pg_read_all_stats', 'pg_monitor')
+          AND pg_has_role(r.oid, m.oid, 'MEMBER'))
+           || CASE WHEN r.rolreplication THEN ARRAY['REPLICATION'] ELSE '{}' END
+           || CASE WHEN r.rolcreaterole THEN ARRAY['CREATEROLE'] ELSE '{}' END AS other_ways
 FROM pg_roles AS r WHERE r.rolname = session_user
 
 -- name: extension_facts
@@ -83,6 +89,28 @@ WHERE n.nspname = %(schema)s::text AND p.prosecdef
                   WHERE setting ~ '^search_path=' AND setting ~ 'pg_temp"?$')
 ORDER BY 1
 
+-- name: open_schemas
+-- One row per schema in which functions of ours look up names, and in which a role may create objects that they would
+-- find: lore_user, or a login role that is none of ours otherwise.
+SELECT n.nspname AS name, CASE WHEN has_schema_privilege('lore_user', n.oid, 'CREATE') THEN 'lore_user' ELSE session_user END AS role
+FROM pg_namespace AS n
+WHERE (n.nspname = %(schema)s::text
+       OR n.oid IN (SELECT e.extnamespace FROM pg_extension AS e WHERE e.extname = ANY (%(names)s::text[])))
+  AND (has_schema_privilege('lore_user', n.oid, 'CREATE')
+       OR (has_schema_privilege(session_user, n.oid, 'CREATE') AND NOT pg_has_role(session_user, 'lore_owner', 'MEMBER')))
+ORDER BY 1
+
+-- name: identity_facts
+-- One row: how callers are known, whether the scope functions do what is recorded, and whom this session speaks for.
+SELECT s.identity, s.org_claim, s.user_claim, s.audience, session_user::text AS login, scope_org() AS org, scope_user() AS "user",
+       (SELECT bool_and(coalesce(pg_get_function_sqlbody(p.oid), '') ~ CASE s.identity
+                            WHEN 'settings' THEN '^RETURN NULLIF.current_setting..lore[.](org|user)_id'
+                            WHEN 'role' THEN '^RETURN .([^ ]*[.])?role_caller'
+                            WHEN 'claims' THEN '^RETURN .([^ ]*[.])?token_caller'
+                            ELSE '^RETURN\s+CASE\s+WHEN .NULLIF.current_setting..request[.]jwt[.]claims' END)
+        FROM pg_proc AS p WHERE p.oid IN ('scope_org()'::regprocedure, 'scope_user()'::regprocedure)) AS is_as_recorded
+FROM settings AS s
+
 -- name: strong_owners
 -- One row per table or function of ours whose owner is a superuser or bypasses row security.
 SELECT c.relname::text AS name, r.rolname AS owner
@@ -100,7 +128,8 @@ SELECT has_schema_privilege('lore_user', n.oid, 'USAGE')
            AND coalesce(bool_and(has_function_privilege('lore_user', p.oid, 'EXECUTE')), false) AS may_recall,
        (SELECT coalesce(bool_or(has_table_privilege('lore_user', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')), false)
         FROM pg_class AS c
-        WHERE c.relnamespace = n.oid AND c.relname IN ('fusion_config', 'settings', 'kinds', 'embedding_space', 'centres', 'terms', 'scope_statistics'))
+        WHERE c.relnamespace = n.oid AND c.relname IN ('fusion_config', 'settings', 'kinds', 'embedding_space', 'centres', 'terms', 'scope_statistics',
+                                                      'role_identities', 'token_keys'))
            AS may_configure
 FROM pg_namespace AS n LEFT JOIN pg_proc AS p ON p.pronamespace = n.oid AND p.proname = 'recall'
 WHERE n.nspname = %(schema)s::text

@@ -173,6 +173,9 @@ def judge_login(server: Row, memberships: set[str]) -> Finding:
             told=f"{login} can also become {', '.join(more)}.",
             way_out=dropped,
         )
+    if ways := server.get("other_ways"):
+        told = f"{login} has {', '.join(ways)}, which leads around row security."
+        return Finding(check="login role", state="warning", told=told, way_out=dropped)
     return Finding(
         check="login role", state="ok", told=f"{login} is a member of lore_user and of no other of our roles"
     )

@@ -30,6 +30,8 @@ from lore_retriever.diagnosis import (
 )
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import LoreError, StoreUnavailable
+from lore_retriever.guarding import judge_identity, judge_keys, judge_mapping, judge_schemas
+from lore_retriever.identity import mapped_roles, token_keys
 from lore_retriever.migrations import EXTENSIONS, checked_schema, schema_status, search_path
 from lore_retriever.operations.embedding import MOST_ATTEMPTS
 from lore_retriever.queries import query
@@ -64,19 +66,19 @@ def examine(
     checked_schema(schema)
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
-            findings, state, space = _examined(connection, schema, admin, embedder)
+            findings, state, space, identity = _examined(connection, schema, admin, embedder)
     except psycopg.OperationalError as error:
         raise StoreUnavailable(f"the database did not answer: {' '.join(str(error).split())}") from error
     if state in ("current", "unknown"):
-        findings += _kept(admin, space)
+        findings += [*_kept(admin, space), *_callers(admin, identity)]
         return Report(findings=tuple(findings), exit_code=int(any(each.state == "broken" for each in findings)))
     return Report(findings=tuple(findings), exit_code=3)
 
 
 def _examined(
     connection: psycopg.Connection[Any], schema: str, admin: StoreAdmin | None, embedder: Embedder | None
-) -> tuple[list[Finding], str, Row | None]:
-    """What any connection can see; the schema's state, or `unknown`; the row of the active space."""
+) -> tuple[list[Finding], str, Row | None, str | None]:
+    """What any connection can see; the schema's state, or `unknown`; the active space's row; how callers are known."""
 
     def rows(name: str) -> list[Row]:
         with connection.cursor(row_factory=dict_row) as cursor:
@@ -86,13 +88,17 @@ def _examined(
     told, state = _judged_schema(connection, schema, admin)
     findings = [*judge_server(server), *judge_extensions(extensions), told, *judge_roles(server, roles)]
     if state not in ("current", "unknown") or len(roles) < len(ROLES):
-        return findings, state, None
+        return findings, state, None, None
     findings += judge_security(rows)
+    findings.append(judge_schemas(rows("open_schemas")))
     findings += judge_rights(rows("user_rights"))
     findings += judge_tables(rows("table_health"))
     path = search_path(schema, sorted({row["schema"] for row in extensions}))
     told, space = _judged_space(connection, path, embedder)
-    return [*findings, told], state, space
+    callers = _scoped_rows(connection, path, "identity_facts")
+    if isinstance(callers, Finding):
+        return [*findings, told], state, space, None
+    return [*findings, judge_identity(callers[0]), told], state, space, callers[0]["identity"]
 
 
 def _judged_schema(connection: psycopg.Connection[Any], schema: str, admin: StoreAdmin | None) -> tuple[Finding, str]:
@@ -110,17 +116,24 @@ def _judged_schema(connection: psycopg.Connection[Any], schema: str, admin: Stor
     return judge_schema(status), status.state
 
 
-def _judged_space(
-    connection: psycopg.Connection[Any], path: str, embedder: Embedder | None
-) -> tuple[Finding, Row | None]:
+def _scoped_rows(connection: psycopg.Connection[Any], path: str, name: str) -> list[Row] | Finding:
+    """Rows of a statement as the user role, without a scope; a finding where that is refused."""
     params = {"search_path": path, "role": "lore_user", "org": "", "user": "", "space": ""}
     try:
         with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(query("enter_scope"), params)
-            found = cursor.execute(query("spaces")).fetchall()
+            return cursor.execute(query(name)).fetchall()
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable) as error:
         told = f"not to be read: {error.diag.message_primary}."
-        return Finding(check="embedding model", state="unknown", told=told, way_out=_ELSEWHERE), None
+        return Finding(check="embedding model", state="unknown", told=told, way_out=_ELSEWHERE)
+
+
+def _judged_space(
+    connection: psycopg.Connection[Any], path: str, embedder: Embedder | None
+) -> tuple[Finding, Row | None]:
+    found = _scoped_rows(connection, path, "spaces")
+    if isinstance(found, Finding):
+        return found, None
     active = next((row for row in found if row["state"] == "active"), None)
     if active is None:
         told, way_out = "none is recorded.", "Run `lore-retriever migrate --model …`."
@@ -148,3 +161,14 @@ def _kept(admin: StoreAdmin | None, space: Row | None) -> list[Finding]:
             return findings
     except LoreError as error:
         return [Finding(check="contents", state="unknown", told=f"not to be seen: {error}", way_out=_ELSEWHERE)]
+
+
+def _callers(admin: StoreAdmin | None, identity: str | None) -> list[Finding]:
+    """Who may be a caller, where the database keeps it."""
+    if admin is None or identity not in ("role", "claims"):
+        return []
+    try:
+        return [judge_mapping(mapped_roles(admin)) if identity == "role" else judge_keys(token_keys(admin))]
+    except LoreError as error:
+        check = "mapped roles" if identity == "role" else "token keys"
+        return [Finding(check=check, state="unknown", told=f"not to be seen: {error}", way_out=_ELSEWHERE)]

@@ -28,6 +28,8 @@ __all__ = [
     "add_token_key",
     "map_role",
     "mapped_roles",
+    "printed_identity",
+    "recorded_identity",
     "remove_token_key",
     "signed_scope",
     "token_keys",
@@ -115,6 +117,20 @@ def use_identity(admin: StoreAdmin, identity: Identity) -> None:
             "audience": identity.audience,
         }
         cursor.execute(query("use_identity"), params)
+
+
+def printed_identity(identity: Identity, schema: str = "lore") -> str:
+    """The same as a script for psql, for an administrator to read and run after `printed_sql`."""
+
+    def text(value: str | None) -> str:
+        return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
+
+    def path(names: tuple[str, ...]) -> str:
+        return f"ARRAY[{', '.join(map(text, names))}]"
+
+    name = '"' + schema.replace('"', '""') + '"'
+    call = f"{text(identity.mode)}, {path(identity.org_claim)}, {path(identity.user_claim)}, {text(identity.audience)}"
+    return f"BEGIN;\nSET LOCAL ROLE lore_owner;\nSELECT {name}.use_identity({call});\nCOMMIT;\n"
 
 
 def recorded_identity(admin: StoreAdmin) -> Identity:

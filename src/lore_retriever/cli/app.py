@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from lore_retriever import __version__, errors
-from lore_retriever.cli import adding, aliases, demonstrating, embedding, importing, keeping, memories
+from lore_retriever.cli import adding, aliases, demonstrating, embedding, identifying, importing, keeping, memories
 from lore_retriever.cli.output import complain
 from lore_retriever.cli.settings import shared_parameters
 
@@ -106,6 +106,7 @@ importing.register(app)
 aliases.register(app)
 embedding.register(app)
 keeping.register(app)
+identifying.register(app)
 if _has_eval():
     # Stands for the real group in the overview; see Root.resolve_command.
     app.add_typer(typer.Typer(help=_EVAL_HELP), name=_EVAL)

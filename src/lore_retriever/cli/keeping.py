@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from lore_retriever.cli.bars import bar
+from lore_retriever.cli.identifying import chosen_identity
 from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opened_memories, opened_store
 from lore_retriever.cli.output import console, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import waiting
-from lore_retriever.errors import EmbeddingSpaceMismatch
+from lore_retriever.errors import EmbeddingSpaceMismatch, PermissionDenied
 
 __all__ = ["register"]
 
@@ -41,16 +42,43 @@ def migrate(
     no_roles: Annotated[
         bool, typer.Option("--no-roles", help="The four roles were made beforehand; create none.")
     ] = False,
+    identity: Annotated[
+        str | None,
+        typer.Option(
+            "--identity",
+            metavar="MODE",
+            help="How callers are known from now on: settings (a trusted server names them; so is a new store), role (the"
+            " login role), claims (a signed token), gateway (PostgREST or Supabase).",
+        ),
+    ] = None,
+    org_claim: Annotated[
+        str, typer.Option("--org-claim", metavar="PATH", help="Where claims name the organisation, dots between names.")
+    ] = "org",
+    user_claim: Annotated[
+        str, typer.Option("--user-claim", metavar="PATH", help="Where claims name the user.")
+    ] = "sub",
+    audience: Annotated[
+        str | None, typer.Option("--audience", help="For whom tokens must be meant (aud), with --identity claims.")
+    ] = None,
 ) -> None:
     """Bring a database up to date. A new one also needs --model; the built-in Postgres takes offline."""
+    chosen = chosen_identity(identity, org_claim, user_claim, audience)
     if print_sql:
+        from lore_retriever.identity import printed_identity
         from lore_retriever.migrations import printed_sql
 
-        print(printed_sql(settings.schema or "lore", roles=not no_roles), end="")
+        schema = settings.schema or "lore"
+        print(
+            printed_sql(schema, roles=not no_roles) + ("" if chosen is None else printed_identity(chosen, schema)),
+            end="",
+        )
         return
     with opened_keeper(settings) as keeper:
         done = keeper.admin.migrate(
-            named_model(settings), roles=not no_roles, default_to_offline=keeper.home is not None
+            named_model(settings),
+            roles=not no_roles,
+            identity=chosen,
+            default_to_offline=keeper.home is not None,
         )
         space = keeper.admin.space()
     if settings.as_json:
@@ -97,9 +125,13 @@ def _contents(settings: Settings) -> dict[str, Any]:
             space = memories.store.space
         except (EmbeddingSpaceMismatch, ImportError) as error:
             return {"embedding_space": str(error)}
-        rows = memories.store.perform(fetch("count_memories"), memories.scope)
-        return {
-            "embedding_space": str(space.embedder.space),
+        [known] = memories.store.perform(fetch("recorded_identity"), memories.scope)
+        facts = {"embedding_space": str(space.embedder.space), "identity": known["identity"]}
+        try:
+            rows = memories.store.perform(fetch("count_memories"), memories.scope)
+        except PermissionDenied as error:
+            return facts | {"caller": str(error)}
+        return facts | {
             "caller": f"{settings.user} of {settings.org}",
             "memories": rows[0]["n"],
             "waiting": waiting(memories)[0],
