@@ -93,6 +93,11 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, pg.ProgramLimitExceeded):
         # Each within its own limit, organisation, user and id together can outgrow an index entry.
         return InvalidInput(f"a name or id is too long for the database ({error.diag.message_primary}). Shorten it.")
+    if isinstance(error, pg.InvalidSqlStatementName | pg.DuplicatePreparedStatement):
+        return StoreUnavailable(
+            f"{error.diag.message_primary}: a pooler in transaction mode stands between, and lends each transaction another"
+            " connection. Open the store with prepare_threshold=None."
+        )
     if isinstance(error, pg.ReadOnlySqlTransaction):
         return StoreUnavailable(
             "this server only reads: it is a standby, or was told so. Write through the primary; with several hosts in the"
