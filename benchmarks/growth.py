@@ -72,12 +72,12 @@ def without_index(connection: psycopg.Connection[Any], name: str) -> str:
     return str(row[0])
 
 
-def add_tenant(conninfo: str) -> int:
-    """One more organisation with ten copies of all that the first twenty hold; how many memories."""
+def add_tenant(conninfo: str, copies: int = 10) -> int:
+    """One more organisation with that many copies of all that the first twenty hold; how many memories."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("SET search_path = lore, public")
         connection.execute("SET session_replication_role = replica")
-        for number in range(10):
+        for number in range(copies):
             with connection.transaction():
                 copy_rows(connection, f"'{TENANT}'", f"m.org || '-' || m.id || '-{number}'")
         connection.execute("SET session_replication_role = origin")

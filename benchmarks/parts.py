@@ -1,0 +1,147 @@
+"""Where the time of one search goes: embedding, transaction, statement, legs, decoding, Python.
+
+    python benchmarks/parts.py                                          # 20,000 memories, 384 dimensions, built-in Postgres
+    python benchmarks/parts.py --database "host=…" --filled --memories 100000 --dimensions 1024
+
+The whole search and the same statements by bare psycopg take turns, question by question, after a round that warms up; the
+difference is what Python adds: by the clock, and in CPU time of the client, which other load does not touch. Legs are timed
+by the database itself (`explain`), one after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from typing import Any
+
+import psycopg
+from figures import Cell, add_output, database_of, machine, markdown, percentile, publish, timed
+from generated import Question, Shape, World, generate, questions
+from psycopg.rows import dict_row
+from search import fill as fill_store
+from systems import K, Lore
+
+from lore_retriever.embeddings import OfflineEmbedder
+from lore_retriever.evidence import Evidence
+from lore_retriever.operations.common import OpenSpace
+from lore_retriever.operations.reading import recall_params
+from lore_retriever.queries import query
+from lore_retriever.results import recall_from_rows
+from lore_retriever.steps import Embed
+
+
+class Bare:
+    """The statements of a search by bare psycopg, prepared, with binary results, and what they carry made beforehand."""
+
+    def __init__(self, conninfo: str, space: OpenSpace) -> None:
+        self.connection = psycopg.connect(conninfo, autocommit=True)
+        self.space = space
+        self.rows: list[Any] = []
+
+    def params(self, question: Question) -> dict[str, Any]:
+        """What `recall` is called with, as the package makes it."""
+        operation = recall_params(self.space, question.text, limit=K, filter=None, kinds=None, as_of=None)
+        step = next(operation)
+        try:
+            while True:
+                step = operation.send([question.vector.tolist()] if isinstance(step, Embed) else None)
+        except StopIteration as end:
+            made: dict[str, Any] = end.value[0]
+            return made
+
+    def search(self, question: Question, params: dict[str, Any]) -> dict[str, float]:
+        """Milliseconds of each statement."""
+        scope = {"search_path": '"lore", public', "role": "lore_user", "org": question.org, "user": question.user}
+        scope["space"] = str(self.space.number)
+        with self.connection.cursor(row_factory=dict_row, binary=True) as cursor:
+            spent = {"begin": timed(lambda: cursor.execute("BEGIN"))}
+            spent["scope"] = timed(lambda: cursor.execute(query("enter_scope"), scope))
+            spent["recall"] = timed(lambda: self.take(cursor.execute(query("recall"), params)))
+            spent["commit"] = timed(lambda: cursor.execute("COMMIT"))
+        return spent
+
+    def take(self, cursor: psycopg.Cursor[Any]) -> None:
+        """Keep the rows, for decoding."""
+        self.rows = cursor.fetchall()
+
+    def decode(self, question: Question) -> None:
+        """Rows to a `Recall`."""
+        recall_from_rows(self.rows, recall_id="", queries=(question.text,), degraded=None, evidence=Evidence())
+
+
+def measure(given: argparse.Namespace, asked: list[Question]) -> dict[str, list[float]]:
+    """Milliseconds of every part, one for each question and round."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    system = Lore(given.database, given.dimensions)
+    bare = Bare(given.database, system.store.space)
+    for turn in range(given.rounds + 1):
+        for question in asked:
+            clock = time.thread_time()
+            whole = timed(lambda: system.search(question))  # noqa: B023
+            whole_cpu = (time.thread_time() - clock) * 1000
+            params = bare.params(question)
+            clock = time.thread_time()
+            spent = bare.search(question, params)
+            bare_cpu = (time.thread_time() - clock) * 1000
+            decoding = timed(lambda: bare.decode(question))  # noqa: B023
+            if not turn:
+                continue
+            taken["whole search"].append(whole)
+            for name, value in spent.items():
+                taken[name].append(value)
+            taken["all statements"].append(sum(spent.values()))
+            taken["Python"].append(whole - sum(spent.values()))
+            taken["Python, by its CPU time"].append(whole_cpu - bare_cpu)
+            taken["decoding of rows, in Python's share"].append(decoding)
+    for question in asked:
+        system.embedder.next = question.vector.tolist()
+        told = system.store.as_user(question.org, question.user).explain(question.text, limit=K)
+        for leg in told.legs:
+            taken[f"leg: {leg.leg}"].append(leg.took_ms)
+    system.close()
+    return taken
+
+
+def embedding(asked: list[Question]) -> list[float]:
+    """Milliseconds that the offline model takes for each question."""
+    embedder = OfflineEmbedder()
+    embedder.embed_queries(["warm"])
+    made = []
+    for question in asked:
+        began = time.perf_counter()
+        embedder.embed_queries([question.text])
+        made.append((time.perf_counter() - began) * 1000)
+    return made
+
+
+def main() -> None:
+    """Fill, ask, publish."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memories", type=int, default=20_000)
+    parser.add_argument("--organisations", type=int, default=50)
+    parser.add_argument("--dimensions", type=int, default=384)
+    parser.add_argument("--questions", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
+    parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run")
+    parser.add_argument("--no-model", action="store_true", help="leave the embedding out (needs the extra `offline`)")
+    add_output(parser)
+    given = parser.parse_args()
+    with database_of(given.database) as conninfo:
+        given.database = conninfo
+        world = World(Shape(given.memories, given.organisations, given.dimensions))
+        memories = generate(world)
+        if not given.filled:
+            fill_store(conninfo, world, memories)
+        asked = questions(world, memories, given.questions)
+        taken = measure(given, asked)
+        if not given.no_model:
+            taken["embedding, offline model (not in the whole)"] = embedding(asked)
+        figures = {name: {"p50": percentile(v, 0.5), "p95": percentile(v, 0.95)} for name, v in taken.items()}
+        rows: list[list[Cell]] = [[name, each["p50"], each["p95"]] for name, each in figures.items()]
+        publish(given, [markdown(["part", "p50 ms", "p95 ms"], rows)], {"machine": machine(conninfo), "parts": figures})
+
+
+if __name__ == "__main__":
+    main()
