@@ -56,6 +56,19 @@ def test_run_reports_legs_baselines_and_probes_as_json_and_saves_runs(
     assert (trec / "notes-fused.run").read_text().startswith("q1 Q0 gateway 1 ")
 
 
+def test_run_ends_with_all_suites_in_one_table_and_a_verdict_on_every_system(
+    folder: Path, notes: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "table.md"
+    printed = invoke(folder, "run", notes, "--model", "hash", "--probes", "identifiers", "--markdown", table).stdout
+    written = table.read_text()
+    assert written.startswith("| system | notes (2) | notes:identifiers (8) |")
+    for system in ("fused", "exact", "bm25", "exact vectors", "rrf bm25 + vectors", "handwritten rrf"):
+        assert f"\n| {system} | " in written
+    assert "- bm25: nowhere ahead of the fusion" in written
+    assert "bm25: nowhere ahead of the fusion" in printed
+
+
 def test_compare_shows_where_two_runs_differ(folder: Path, notes: Path, tmp_path: Path) -> None:
     saved = tmp_path / "runs.json"
     invoke(folder, "run", notes, "--model", "hash", "--no-baselines", "--save", saved)

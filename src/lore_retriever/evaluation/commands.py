@@ -17,9 +17,8 @@ from rich.table import Table
 from lore_retriever.config import FusionConfig
 from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation import decisions
-from lore_retriever.evaluation.acceptance import Verdict
 from lore_retriever.evaluation.bench import Bench, named_embedder, open_bench, open_keeper
-from lore_retriever.evaluation.calibration import Calibration, Sample, fit_evidence
+from lore_retriever.evaluation.calibration import fit_evidence
 from lore_retriever.evaluation.laboratory import config_of
 from lore_retriever.evaluation.loading import load_suite
 from lore_retriever.evaluation.measures import measure, query_differences
@@ -35,7 +34,9 @@ from lore_retriever.evaluation.runner import (
 from lore_retriever.evaluation.runs import Run, load_runs, save_runs, to_trec
 from lore_retriever.evaluation.specs import open_suites
 from lore_retriever.evaluation.suites import Suite
+from lore_retriever.evaluation.summary import summary_markdown, summary_table, verdict
 from lore_retriever.evaluation.sweep import Journal, Trial, choose, grid, leave_one_out, parse_knob
+from lore_retriever.evaluation.tables import described, samples_table, trials_table, verdict_table
 from lore_retriever.types import LEGS
 
 __all__ = ["eval_app"]
@@ -97,6 +98,9 @@ def run(
     others: Annotated[list[Path] | None, typer.Option("--with", help="Saved runs of other systems.")] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Keep all rankings in this file.")] = None,
     trec: Annotated[Path | None, typer.Option("--trec", help="Folder for TREC run files.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="File for the table of all suites, as Markdown.")
+    ] = None,
     keep_record: Annotated[bool, typer.Option("--record", help="Keep the fused run in eval_runs.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -119,8 +123,12 @@ def run(
                 if not as_json:
                     console.print(report_table(reports[-1]))
     _save(kept, save, trec)
+    if markdown is not None:
+        markdown.write_text(summary_markdown(reports), encoding="utf-8")
     if as_json:
         print(json.dumps([report.as_json() for report in reports], ensure_ascii=False))
+    elif reports:
+        _print_summary(reports)
     if any(report.leaks for report in reports):
         raise typer.Exit(1)
 
@@ -193,7 +201,7 @@ def sweep(
         rows = [trial.model_dump(exclude={"per_query"}) for trial in trials]
         print(json.dumps({"trials": rows, "chosen": chosen, "without": without}))
         return
-    console.print(_trials_table(trials))
+    console.print(trials_table(trials))
     console.print(f"best mean of R@10 and nDCG@10 over all suites: {chosen}")
     for suite_name, choice in without.items():
         console.print(f"  without {suite_name}: {choice}")
@@ -221,7 +229,7 @@ def accept(
         outcome = decisions.accept(
             bench.laboratory, opened, config, tolerance=tolerance, k=k, notice=lambda told: console.log(told)
         )
-    console.print(_verdict_table(outcome.verdict))
+    console.print(verdict_table(outcome.verdict))
     for reason in outcome.verdict.reasons:
         console.print(f"refused: {reason}")
     if outcome.run is None:
@@ -249,7 +257,7 @@ def calibrate(
         fitted = fit_evidence(samples)
         if apply:
             decisions.apply_evidence(bench.laboratory, fitted)
-    console.print(_samples_table(samples, fitted))
+    console.print(samples_table(samples, fitted))
     console.print({**asdict(fitted), "recorded": apply})
 
 
@@ -260,7 +268,7 @@ def undo(
     """Put back the settings that the latest acceptance replaced."""
     with open_keeper(database, admin_database, folder=folder, schema=schema) as (admin, _):
         config = decisions.undo(admin)
-    console.print(f"in use again: {_described(config)}")
+    console.print(f"in use again: {described(config)}")
 
 
 @eval_app.command()
@@ -282,7 +290,7 @@ def history(
     for entry in entries:
         config = FusionConfig(**{n: v for n, v in entry.config.items() if n in FusionConfig.model_fields})
         when = f"{entry.created_at:%Y-%m-%d %H:%M}"
-        cells = (entry.suite, _described(config), entry.code_version, entry.data_hash[:12])
+        cells = (entry.suite, described(config), entry.code_version, entry.data_hash[:12])
         table.add_row(str(entry.run), when, entry.event, *cells)
     console.print(table)
 
@@ -356,43 +364,11 @@ def _save(runs: Sequence[Run], save: Path | None, trec: Path | None) -> None:
             (trec / f"{name}.run").write_text(to_trec(each), encoding="utf-8")
 
 
+def _print_summary(reports: Sequence[Report]) -> None:
+    console.print(summary_table(reports))
+    for sentence in verdict(reports):
+        console.print(sentence)
+
+
 def _by_suite(path: Path, system: str) -> dict[str, Run]:
     return {each.suite: each for each in load_runs(path) if each.system == system}
-
-
-def _described(config: FusionConfig) -> str:
-    changed = {name: value for name, value in config if value != FusionConfig.model_fields[name].default}
-    return ", ".join(f"{name} {value:g}" for name, value in changed.items()) or "the shipped defaults"
-
-
-def _trials_table(trials: Sequence[Trial]) -> Table:
-    suites = list(dict.fromkeys(trial.suite for trial in trials))
-    table = Table("settings", *suites, title="R@10 / nDCG@10", title_justify="left")
-    rows: dict[str, dict[str, str]] = {}
-    for trial in trials:
-        point = ", ".join(f"{name} {value:g}" for name, value in trial.point.items()) or "the shipped defaults"
-        means = f"{trial.means['R@10']:.3f} / {trial.means['nDCG@10']:.3f}"
-        rows.setdefault(point, {})[trial.suite] = means
-    for point, cells in rows.items():
-        table.add_row(point, *(cells.get(suite, "") for suite in suites))
-    return table
-
-
-def _samples_table(samples: Sequence[Sample], fitted: Calibration) -> Table:
-    table = Table("suite", "hits", "number", "0.25 or more", "0.5 or more", "0.75 or more")
-    for group in dict.fromkeys(sample.group for sample in samples):
-        for is_answer, name in ((True, "answers"), (False, "no answers")):
-            kind = [each for each in samples if (each.group, each.is_answer) == (group, is_answer)]
-            chances = [fitted.probability(each.similarity, each.coverage) for each in kind]
-            shares = (sum(c >= least for c in chances) / max(1, len(kind)) for least in (0.25, 0.5, 0.75))
-            table.add_row(group, name, str(len(kind)), *(f"{share:.2f}" for share in shares))
-    return table
-
-
-def _verdict_table(verdict: Verdict) -> Table:
-    table = Table("suite", "measure", "before", "after", "change, 95 % interval")
-    for each in verdict.comparisons:
-        change = f"{each.change.mean:+.4f} [{each.change.low:+.4f}, {each.change.high:+.4f}]"
-        style = "bold red" if each.is_worse else None
-        table.add_row(each.suite, each.measure, f"{each.before:.4f}", f"{each.after:.4f}", change, style=style)
-    return table
