@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode in front of a built-in Postgres, neither of them as root."""
+"""PgBouncer in transaction mode in front of a built-in Postgres, neither of them as root (which both refuse)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from lore_retriever import embedded
 from lore_retriever._postgres.install import server_account
 from lore_retriever.embedded import EmbeddedPostgres
 
@@ -38,20 +35,6 @@ admin_users = postgres
 ignore_startup_parameters = {ignored}
 logfile = {folder}/log
 """
-
-
-@contextmanager
-def server_for_a_pooler() -> Iterator[EmbeddedPostgres]:
-    """A built-in server that lets the account it runs under connect, too: PgBouncer refuses to run as root."""
-    folder = Path(tempfile.mkdtemp(prefix="pooled-"))  # not below a folder that only root may enter
-    account = server_account(folder / "data")
-    if account is not None:
-        os.chown(folder, account.uid, account.gid)
-    try:
-        with embedded.start(folder, settings={"fsync": "off", "max_connections": "50"}) as server:
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class PgBouncer:

@@ -15,7 +15,8 @@ from lore_retriever import AsyncMemoryStore, MemoryStore, NewMemory, StoreUnavai
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.embedded import EmbeddedPostgres
 from lore_retriever.testing import HashEmbedder
-from pooler import PgBouncer, server_for_a_pooler
+from pooler import PgBouncer
+from servers import own_server
 from support import as_application, opened
 from tripwires import COMMON, SCOPES, leaks, plant, shown_to
 
@@ -26,7 +27,7 @@ BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.fixture(scope="module")
 def pooled_server() -> Iterator[EmbeddedPostgres]:
     """A server with everybody's memories."""
-    with server_for_a_pooler() as server:
+    with own_server() as server:
         StoreAdmin.connect(server.conninfo()).migrate(EMBEDDER)
         with MemoryStore.connect(as_application(server.conninfo()), embedder=EMBEDDER) as store:
             plant(store)
