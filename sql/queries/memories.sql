@@ -65,12 +65,14 @@ CROSS JOIN unnest(%(keys)s::bigint[], %(ordinals)s::integer[], %(starts)s::integ
      AS g(key, ordinal, window_start, window_end)
 
 -- name: insert_vectors
--- No rows: one vector per element of the arrays, where the memory still has the text that was embedded.
+-- No rows: one vector per element of the arrays, where the memory still has the text that was embedded. `numbers` holds
+-- all vectors, one after the other.
 INSERT INTO vectors (org, space, key, ordinal, owner, shared, live, expires_at, created_at, embedding)
 SELECT m.org, %(space)s::smallint, g.key, g.ordinal, m.owner, m.visibility = 'shared', m.invalidated_at IS NULL, m.expires_at, m.created_at,
-       g.embedding::halfvec
-FROM unnest(%(orgs)s::text[], %(keys)s::bigint[], %(ordinals)s::integer[], %(hashes)s::bytea[], %(embeddings)s::text[])
-     AS g(org, key, ordinal, content_hash, embedding)
+       (%(numbers)s::real[])[(g.n - 1) * l.length + 1 : g.n * l.length]::halfvec
+FROM unnest(%(orgs)s::text[], %(keys)s::bigint[], %(ordinals)s::integer[], %(hashes)s::bytea[])
+     WITH ORDINALITY AS g(org, key, ordinal, content_hash, n)
+CROSS JOIN (SELECT cardinality(%(numbers)s::real[]) / cardinality(%(keys)s::bigint[]) AS length OFFSET 0) AS l
 JOIN memories AS m ON m.org = g.org AND m.key = g.key AND m.content_hash = g.content_hash
 ON CONFLICT (org, space, key, ordinal) DO NOTHING
 

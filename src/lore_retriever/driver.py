@@ -8,12 +8,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import struct
+import sys
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
@@ -29,7 +34,7 @@ from lore_retriever.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
-from lore_retriever.steps import Body, Call, Embed, Operation, Row, Statement, Step
+from lore_retriever.steps import Body, Call, Embed, Numbers, Operation, Row, Statement, Step
 
 __all__ = ["Access", "AsyncDriver", "Driver", "translated"]
 
@@ -139,6 +144,29 @@ def _may_retry(error: Exception, tries: int) -> bool:
     again = isinstance(error, pg.DeadlockDetected | pg.SerializationFailure)
     # A cut connection leaves it open whether the commit arrived. Every write is keyed by id, so doing it again is safe.
     return (again or _was_cut(error)) and tries < MOST_TRIES
+
+
+class NumbersDumper(Dumper):
+    """`Numbers` as one `real[]` in PostgreSQL's binary form: before each number stands its length, 4."""
+
+    format = Format.BINARY
+    oid = psycopg.adapters.types["float4"].array_oid
+
+    def dump(self, obj: Numbers) -> bytes:
+        """The array's bytes; it has one dimension and no nulls."""
+        flat = array("f")
+        for vector in obj.vectors:
+            flat.extend(vector)
+        numbers, pairs = array("I"), array("I", bytes(8 * len(flat)))
+        numbers.frombytes(flat.tobytes())
+        pairs[0::2], pairs[1::2] = array("I", [4]) * len(flat), numbers
+        if sys.byteorder == "little":
+            pairs.byteswap()
+        element = psycopg.adapters.types["float4"].oid
+        return struct.pack(">iiIii", 1, 0, element, len(flat), 1) + pairs.tobytes()
+
+
+psycopg.adapters.register_dumper(Numbers, NumbersDumper)
 
 
 def _embedded(vectors: Sequence[Vector], step: Embed, dimensions: int) -> list[list[float]]:

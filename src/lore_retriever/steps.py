@@ -10,11 +10,22 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
 
+from lore_retriever.embeddings.base import Vector
 from lore_retriever.queries import query
 
-__all__ = ["Body", "Call", "Embed", "Operation", "Row", "Statement", "Step", "Transact"]
+__all__ = ["Body", "Call", "Embed", "Numbers", "Operation", "Row", "Statement", "Step", "Transact"]
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Vectors of one length as a parameter: one after the other, as one `real[]` in binary.
+
+    As text, a vector of 1,024 numbers takes longer to write and to read than to store (1.5 ms instead of 0.25).
+    """
+
+    vectors: Sequence[Vector]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from itertools import islice
 
 from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.errors import EmbeddingFailed, InvalidInput
-from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
-from lore_retriever.steps import Body, Embed, Operation, Row, Statement, Transact
+from lore_retriever.operations.common import OpenSpace, fetch
+from lore_retriever.steps import Body, Embed, Numbers, Operation, Row, Statement, Transact
 from lore_retriever.windows import Window, split_windows
 
 __all__ = [
@@ -232,7 +232,7 @@ def _store_windows(space: int, work: Sequence[Planned]) -> Body:
                 **_places([item for item, _, _ in vectors]),
                 "ordinals": [ordinal for _, ordinal, _ in vectors],
                 "hashes": [item.content_hash for item, _, _ in vectors],
-                "embeddings": [halfvec_text(vector) for _, _, vector in vectors],
+                "numbers": Numbers([vector for _, _, vector in vectors]),
             },
         )
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.language import Canonical
-from lore_retriever.operations.common import halfvec_text
 from lore_retriever.operations.embedding import EmbedderDown, embed_apart, windows_of
-from lore_retriever.steps import Body, Operation, Row, Statement
+from lore_retriever.steps import Body, Numbers, Operation, Row, Statement
 from lore_retriever.types import NewMemory
 from lore_retriever.windows import Window
 
@@ -157,7 +156,7 @@ def store_windows(stored: Mapping[str, Row], items: Sequence[Item], space: int) 
                 "keys": [row["key"] for row, _, _ in embedded],
                 "ordinals": [ordinal for _, ordinal, _ in embedded],
                 "hashes": [row["content_hash"] for row, _, _ in embedded],
-                "embeddings": [halfvec_text(vector) for _, _, vector in embedded],
+                "numbers": Numbers([vector for _, _, vector in embedded]),
             },
         )
     yield from _queue(fresh, space)
