@@ -33,7 +33,7 @@ class Relay:
         """End all that runs on the loop, and the loop; called on it."""
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
-        self.loop.call_soon(self.loop.stop)
+        self.loop.call_later(0.1, self.loop.stop)
 
     def _serve(self, ready: threading.Event) -> None:
         async def begin() -> None:
@@ -51,10 +51,11 @@ class Relay:
         else:
             server, back = await asyncio.open_connection(host, port)
         was_answered = [True]
-        await asyncio.gather(
-            self._one_way(reader, back, was_answered, is_client=True),
-            self._one_way(server, writer, was_answered, is_client=False),
-        )
+        with suppress(asyncio.CancelledError):  # the relay ends
+            await asyncio.gather(
+                self._one_way(reader, back, was_answered, is_client=True),
+                self._one_way(server, writer, was_answered, is_client=False),
+            )
 
     async def _one_way(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, was_answered: list[bool], *, is_client: bool
