@@ -12,6 +12,7 @@ import pytest
 
 from lore_retriever import MemoryStore, NewMemory, NotFound
 from lore_retriever.embeddings import Vector
+from lore_retriever.operations.writing import update
 from lore_retriever.testing import HashEmbedder
 
 X = "the walrus census of the northern shore"
@@ -113,3 +114,13 @@ def test_many_writers_of_three_memories_leave_each_with_its_own_windows_and_vect
     assert "last" in ids
     assert all(vectors_fit(admin_connection, memory_id) for memory_id in ids)
     assert admin_connection.execute("SELECT count(*) FROM pending").fetchone() == (0,)
+
+
+def test_a_memory_that_appears_amid_an_update_without_a_version_was_not_there(store: MemoryStore) -> None:
+    ana = store.as_user("acme", "ana")
+    operation = update(store.space, "m", {"pinned": True}, version=None)
+    body = next(operation).body()
+    assert next(body).name == "update_memory"
+    ana.remember("written meanwhile", id="m")
+    with pytest.raises(NotFound):
+        body.send([])

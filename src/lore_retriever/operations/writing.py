@@ -206,7 +206,8 @@ def _update(
     if not rows and done and version is not None and (yield Statement("own_as_changed", params)):
         return
     if not rows:
-        seen = yield Statement("own_version", {"id": item.id})
+        # Without a version asked for, whatever appears meanwhile was not there to be changed.
+        seen = [] if version is None else (yield Statement("own_version", {"id": item.id}))
         if seen:
             raise InvalidInput(
                 f"memory {item.id!r} is at version {seen[0]['version']}, not {version}. Read it again and repeat the change."
