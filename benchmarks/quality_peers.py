@@ -1,15 +1,14 @@
 """What langchain-postgres and llama-index find on the same texts and vectors, saved for `eval run --with`.
 
-They pin other versions of pgvector than this package allows, so this runs in an environment of its own:
+`quality.py` calls this. They pin other versions of pgvector than this package allows, so it runs in an environment of its
+own (`make .venv-peers/.made && .venv-peers/bin/pip install -e '.[embedded,offline,eval]'`):
 
-    python -m venv peers && . peers/bin/activate
-    pip install -e '.[offline,eval]' langchain-postgres==0.0.19 llama-index-vector-stores-postgres==0.9.0
-    python benchmarks/quality_peers.py suites.toml --database postgresql://postgres@/peers?host=/tmp --cache vectors.sqlite \
-        --save peers.json
-    lore-retriever eval run suites.toml --with peers.json
+    .venv-peers/bin/python benchmarks/quality_peers.py suites.toml --cache vectors.sqlite --save peers.json
+    lore-retriever eval run suites.toml --cache vectors.sqlite --with peers.json
 
 Both get the windows of lore-retriever as their documents, with exact vectors, the scope and filter as metadata, and 40
-rows of either kind; a text's windows are collapsed to its first, which neither does by itself.
+rows of either kind; a text's windows are collapsed to its first, which neither does by itself. Runs that the file holds
+already, on the same data and vectors, are not made again.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
+import psycopg
+from figures import database_of
 from langchain_core.embeddings import Embeddings
 from langchain_postgres import Column, PGEngine, PGVectorStore
 from langchain_postgres.v2.hybrid_search_config import HybridSearchConfig, reciprocal_rank_fusion
@@ -28,10 +29,11 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, VectorStoreQuery
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index.vector_stores.postgres import PGVectorStore as LlamaStore
+from psycopg.conninfo import conninfo_to_dict
 
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.evaluation.bench import named_embedder
-from lore_retriever.evaluation.runs import Run, record, save_runs
+from lore_retriever.evaluation.runs import Run, load_runs, record, save_runs
 from lore_retriever.evaluation.specs import open_suites
 from lore_retriever.evaluation.suites import Query, Suite
 from lore_retriever.windows import split_windows
@@ -159,24 +161,51 @@ def with_driver(database: str, driver: str) -> str:
     return database.replace(urlsplit(database).scheme, f"postgresql+{driver}", 1)
 
 
+def url_of(conninfo: str) -> str:
+    """A connection string as the URL that SQLAlchemy wants."""
+    if urlsplit(conninfo).scheme:
+        return conninfo
+    part = {name: quote(str(value), safe="") for name, value in conninfo_to_dict(conninfo).items()}
+    account = part.get("user", "") + (f":{part['password']}" if "password" in part else "")
+    return f"postgresql://{account}@/{part.get('dbname', '')}?host={part.get('host', '')}&port={part.get('port', 5432)}"
+
+
+def is_kept(runs: Sequence[Run], system: str, suite: Suite, embedder: Embedder) -> bool:
+    """Whether the system was asked this suite before, on the same data and vectors."""
+    wanted = (system, suite.name, suite.fingerprint, str(embedder.space))
+    return any((run.system, run.suite, run.data_hash, run.settings.get("space")) == wanted for run in runs)
+
+
+def ask_all(given: argparse.Namespace, database: str) -> None:
+    """Both packages on every suite; the file grows with every suite that is done."""
+    embedder = named_embedder(given.model, given.cache)
+    runs = load_runs(given.save) if given.save.exists() else []
+    for suite in open_suites(given.suites, only=given.only):
+        table = "peers_" + hashlib.sha256(f"{suite.name}{embedder.space}".encode()).hexdigest()[:12]
+        for system, run in (("langchain-postgres", langchain_run), ("llama-index", llama_run)):
+            if is_kept(runs, system, suite, embedder):
+                continue
+            print(f"{suite.name}: {system}", flush=True)
+            found = run(suite, embedder, database, f"{table}_{system[:5]}")
+            runs = [each for each in runs if (each.system, each.suite) != (system, suite.name)]
+            runs.append(found)
+            save_runs(runs, given.save)
+
+
 def main(arguments: Any = None) -> None:
     """Run both on every suite and save what they found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("suites", nargs="+", type=Path)
     parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--database", required=True, help="URL of an empty database with pgvector")
+    parser.add_argument("--database", help="URL of an empty database with pgvector; else one of a built-in Postgres")
     parser.add_argument("--model", default="offline")
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--save", type=Path, required=True)
     given = parser.parse_args(arguments)
-    embedder = named_embedder(given.model, given.cache)
-    runs: list[Run] = []
-    for suite in open_suites(given.suites, only=given.only):
-        table = "peers_" + hashlib.sha256(f"{suite.name}{embedder.space}".encode()).hexdigest()[:12]
-        for system, run in (("langchain-postgres", langchain_run), ("llama-index", llama_run)):
-            print(f"{suite.name}: {system}", flush=True)
-            runs.append(run(suite, embedder, given.database, f"{table}_{system[:5]}"))
-        save_runs(runs, given.save)
+    with database_of(given.database) as conninfo:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        ask_all(given, url_of(conninfo))
 
 
 if __name__ == "__main__":
