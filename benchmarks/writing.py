@@ -219,7 +219,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--dimensions", type=int, default=1024)
     parser.add_argument("--rows", type=int, default=2000, help="memories to write in bulk")
     parser.add_argument("--peer-rows", type=int, default=300, help="memories that each peer writes")
-    parser.add_argument("--batch", type=int, default=500)
+    parser.add_argument("--batch", type=int, default=2000, help="memories in one call of remember_many")
     parser.add_argument("--singles", type=int, default=100)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--prefix", default="peers_")

@@ -1,0 +1,82 @@
+"""The commands that measure speed run, here on a hundred memories; what they print is not judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+SCRIPTS = Path(__file__).parents[1] / "benchmarks"
+
+
+def run(folder: Path, script: str, database: str, *options: str) -> dict[str, Any]:
+    """The figures of one command."""
+    path = folder / "figures.json"
+    command = [sys.executable, "-W", "error", str(SCRIPTS / script), "--database", database, "--dimensions", "16"]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent / "src")}
+    done = subprocess.run(
+        [*command, *options, "--json", str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    made: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    assert done.stdout.count("|") > 10
+    assert "dbname" not in json.dumps(made["arguments"])  # a connection string may hold a password
+    return made
+
+
+def test_a_store_is_weighed_and_its_searches_are_taken_apart(tmp_path: Path, empty_database: str) -> None:
+    few = ("--memories", "100", "--organisations", "20")
+    weighed = run(tmp_path, "footprint.py", empty_database, *few, "--questions", "5")
+    assert weighed["bytes_per_memory"]["together"]["heap"] > 100
+    parts = run(
+        tmp_path, "parts.py", empty_database, *few, "--filled", "--questions", "6", "--rounds", "1", "--no-model"
+    )
+    assert {"whole search", "recall", "leg: vector", "leg: exact", "leg: relaxed", "leg: alias"} <= set(parts["parts"])
+    asked = ("--questions", "6", "--clients", "2", "--seconds", "0.2")
+    served = run(tmp_path, "throughput.py", empty_database, *few, "--filled", *asked)
+    assert served["ways"]["threads"]["2"]["per_second"] > 0
+    started = run(tmp_path, "startup.py", empty_database, "--filled", "--starts", "1")
+    assert started["steps"]["first search"]["p50"] > 0
+
+
+def test_writing_is_timed_in_every_way_and_leaves_nothing_behind(tmp_path: Path, empty_database: str) -> None:
+    few = ("--memories", "60", "--organisations", "20", "--rows", "12", "--batch", "6", "--singles", "3")
+    ways = run(tmp_path, "writing.py", empty_database, *few)["ways"]
+    assert ways["remember_many, 6 a call"]["memories"] == ways["COPY as an administrator"]["memories"] == 12
+    assert ways["COPY as an administrator"]["windows"] >= 12
+    with psycopg.connect(empty_database) as connection:
+        assert connection.execute("SELECT count(*) FROM lore.memories WHERE org = 'bulk'").fetchone() == (0,)
+
+
+def test_hard_cases_are_asked_and_round_trips_counted(tmp_path: Path, empty_database: str) -> None:
+    made = run(tmp_path, "hard.py", empty_database, "--memories", "60", "--questions", "4", "--delays", "0", "2")
+    quick, slow = made["network"]
+    assert quick["round_trips"] == slow["round_trips"] >= 1
+    assert slow["p50"] >= 2 * slow["round_trips"]
+    assert any("0.1 %" in case for case in made["cases"])
+
+
+def test_the_same_tenants_are_asked_in_stores_of_two_sizes(tmp_path: Path, empty_database: str) -> None:
+    prefix = f"lore_growth_{os.getpid()}_"
+    sizes = ("--base", "60", "--sizes", "60", "180", "--tenant", "--questions", "4", "--rounds", "1")
+    try:
+        made = run(tmp_path, "growth.py", empty_database, *sizes, "--prefix", prefix)
+        assert set(made["sizes"]) == {"60", "180", "a tenant of ten times the base"}
+        with psycopg.connect(empty_database) as connection:
+            found = connection.execute("SELECT datname FROM pg_database WHERE datname ^@ %s", [prefix]).fetchall()
+        assert len(found) == 3
+    finally:
+        with psycopg.connect(empty_database, autocommit=True) as connection:
+            for name in (f"{prefix}60", f"{prefix}180", f"{prefix}tenant"):
+                connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} (FORCE)").format(sql.Identifier(name)))
