@@ -469,7 +469,7 @@ class AsyncMemoryStore(_Store):
         return AsyncMemories(self, scope)
 
     async def whoami(self) -> Scope:
-        """As `MemoryStore.whoami`."""
+        """As `MemoryStore.whoami`. Await it once and hand the names to `as_user`: `as_caller` takes no coroutine."""
         scope: Scope = await self._opened().transact(whoami_body, self._unscoped())
         return scope
 
