@@ -125,6 +125,7 @@ WHERE m.org = scope_org() AND m.invalidated_at IS NULL AND (m.expires_at IS NULL
   AND (%(after_id)s::text IS NULL
        OR (m.created_at, m.key) < (SELECT p.created_at, p.key FROM memories AS p
                                    WHERE p.org = scope_org() AND p.id = %(after_id)s::text
+                                     AND (%(after_owner)s::text IS NULL OR p.owner = %(after_owner)s::text)
                                    ORDER BY (p.owner = scope_user()) DESC, p.key LIMIT 1))
   AND (%(filter)s::jsonb IS NULL OR m.key = ANY ((SELECT allowed_keys(%(filter)s::jsonb, NULL, NULL))::bigint[]))
 ORDER BY m.created_at DESC, m.key DESC

@@ -201,10 +201,18 @@ class Memories:
         limit: int = 50,
         kind: str | None = None,
         pinned: bool | None = None,
-        after: str | None = None,
+        after: str | Memory | None = None,
         filter: FilterInput = None,  # noqa: A002
     ) -> Page:
-        """Visible memories, newest first, texts cut to 1,200 characters; `after` names the last id of the page before."""
+        """Visible memories, newest first, texts cut to 1,200 characters.
+
+        Args:
+            after: The last memory of the page before. Its id does, too, unless a colleague shares one of the same id: an
+                id alone means one's own.
+
+        Raises:
+            NotFound: If that memory is not visible any more, so that no page comes after it.
+        """
         operation = reading.list_memories(limit=limit, kind=kind, pinned=pinned, after=after, filter=filter)
         found: Page = self.store.perform(operation, self.scope)
         return found
@@ -396,7 +404,7 @@ class AsyncMemories:
         limit: int = 50,
         kind: str | None = None,
         pinned: bool | None = None,
-        after: str | None = None,
+        after: str | Memory | None = None,
         filter: FilterInput = None,  # noqa: A002
     ) -> Page:
         """As `Memories.list`."""

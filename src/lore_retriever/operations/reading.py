@@ -28,6 +28,7 @@ from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text, run
 from lore_retriever.operations.language import canonical_queries
 from lore_retriever.results import memory_from_row, recall_from_rows
 from lore_retriever.steps import Body, Embed, Operation, Statement, Transact
+from lore_retriever.types import Memory
 
 __all__ = ["checked_kinds", "explain", "filter_json", "get_memory", "list_memories", "recall", "recall_params"]
 
@@ -158,19 +159,21 @@ def list_memories(
     limit: int,
     kind: str | None,
     pinned: bool | None,
-    after: str | None,
+    after: str | Memory | None,
     filter: Mapping[str, Any] | Filter | None,  # noqa: A002 (the hosts' own name)
 ) -> Operation:
     """Visible, live memories, newest first, after the one named `after`."""
+    owner, after_id = (after.owner, after.id) if isinstance(after, Memory) else (None, after)
     rows = yield from fetch(
         "list_memories",
         limit=checked_limit(limit),
         kind=checked_name(kind, what="kind"),
         pinned=checked_flag(pinned, what="pinned"),
-        after_id=None if after is None else checked_id(after),
+        after_id=None if after_id is None else checked_id(after_id),
+        after_owner=owner,
         filter=filter_json(filter),
     )
-    if after is not None and not rows and not (yield from fetch("visible_memory", id=after)):
+    if after_id is not None and not rows and not (yield from fetch("visible_memory", id=after_id)):
         # An empty page would look like the end of the list.
-        raise NotFound(f"no memory {after!r} is visible here, so no page comes after it. List again from the start.")
+        raise NotFound(f"no memory {after_id!r} is visible here, so no page comes after it. List again from the start.")
     return [memory_from_row(row) for row in rows]
