@@ -152,10 +152,22 @@ def test_an_interrupted_add_goes_on_from_where_it_was(
     assert row == (total, total, 1)
 
 
+# Vectors are there, and more are to come: so that an interruption finds the command at work, however slow the machine.
+WAIT_AT_THE_SECOND_BATCH = """
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF EXISTS (SELECT FROM lore.vectors) THEN PERFORM pg_sleep(60); END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER wait BEFORE INSERT ON vectors FOR EACH STATEMENT EXECUTE FUNCTION wait();
+"""
+
+
 def test_vectors_that_an_interruption_left_out_are_made_by_the_next_add(
     lore: CommandLine, admin_connection: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     path = corpus(tmp_path / "n.jsonl", 300, words=2_000)
+    admin_connection.execute(WAIT_AT_THE_SECOND_BATCH)
 
     def embedded() -> int:
         row = admin_connection.execute("SELECT count(*) FROM vectors").fetchone()
@@ -176,6 +188,7 @@ def test_vectors_that_an_interruption_left_out_are_made_by_the_next_add(
     assert "goes on from here" in stderr
     assert "Traceback" not in stderr
 
+    admin_connection.execute("DROP TRIGGER wait ON vectors")
     again = lore("add", str(path), "--json")
     assert json.loads(again.stdout)["unchanged"] == 300
     assert json.loads(again.stdout)["waiting"] == 0
