@@ -14,8 +14,9 @@ passages that stand inside, word for word, at each budget:
   LlamaIndex Memory    (c) `Memory` with a `VectorMemoryBlock` over the same windows and vectors, with the largest
                            `similarity_top_k` that it does not drop for being over its limit
 
-(a) and (b) are bare text: no ids, nothing that says where one record ends. `+ ids` are the same with each record under its
-id, so that an answer can be cited. Tokens are counted by the embedder's tokenizer.
+(a) and (b) are bare text: no ids, no dates, nothing that says where one record ends. No labelled text in the same order can
+hold more of short records than (a) does: what it holds more is what labels cost. `labelled` are the same with each record
+under its id and, where it fades, its date, so that an answer can be cited and dated. Tokens are counted by the embedder's tokenizer.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def filled(parts: Sequence[str], budget: int, counter: Counter) -> str:
     chosen: list[str] = []
     used = 0
     for part in parts:
-        cost = counter.count(part + "\n\n")
+        cost = counter.of_part(part + "\n\n")
         if used + cost <= budget:
             chosen.append(part)
             used += cost
@@ -149,6 +150,11 @@ class Systems:
         self._store = store
         self._counter = counter
         self._ends = _ends(corpus.suite) if at_end else {}
+        self._dates = {
+            each.id: each.created_at.date().isoformat()
+            for each in corpus.suite.documents
+            if each.created_at is not None and each.kind not in (None, "document")
+        }
         self._fused: dict[str, Ids] = {}
         self._vector: dict[str, list[Window]] = {}
 
@@ -157,9 +163,11 @@ class Systems:
         made: dict[str, Fill] = {
             "build_context": self.ours,
             "whole, fused": lambda query, budget: self._filled(self._whole(query), budget),
-            "whole, fused + ids": lambda query, budget: self._filled(self._whole(query, ids=True), budget),
+            "whole, fused, labelled": lambda query, budget: self._filled(self._whole(query, labelled=True), budget),
             "excerpts, vector": lambda query, budget: self._filled(self._excerpts(query), budget),
-            "excerpts, vector + ids": lambda query, budget: self._filled(self._excerpts(query, ids=True), budget),
+            "excerpts, vector, labelled": lambda query, budget: self._filled(
+                self._excerpts(query, labelled=True), budget
+            ),
         }
         try:
             import llama_index.core  # noqa: F401
@@ -187,23 +195,26 @@ class Systems:
     def _filled(self, parts: Sequence[str], budget: int) -> str:
         return filled(parts, budget, self._counter)
 
-    def _whole(self, query: Query, *, ids: bool = False) -> list[str]:
+    def _whole(self, query: Query, *, labelled: bool = False) -> list[str]:
         if query.id not in self._fused:
             found = self._view(query).recall(
                 query.texts, limit=FUSED_HITS, filter=query.filter, as_of=self._as_of(query)
             )
             self._fused[query.id] = [hit.id for hit in found.hits]
-        return [
-            f"{each}\n{self._corpus.texts[each]}" if ids else self._corpus.texts[each] for each in self._fused[query.id]
-        ]
+        texts = self._corpus.texts
+        return [f"{self._label(each)}\n{texts[each]}" if labelled else texts[each] for each in self._fused[query.id]]
 
-    def _excerpts(self, query: Query, *, ids: bool = False) -> list[str]:
+    def _excerpts(self, query: Query, *, labelled: bool = False) -> list[str]:
         if query.id not in self._vector:
             closest: dict[str, Window] = {}
             for window in self._corpus.ranked(query):
                 closest.setdefault(window.document, window)
             self._vector[query.id] = list(closest.values())[:FUSED_HITS]
-        return [f"{w.document}\n{w.text}" if ids else w.text for w in self._vector[query.id]]
+        return [f"{self._label(w.document)}\n{w.text}" if labelled else w.text for w in self._vector[query.id]]
+
+    def _label(self, document: str) -> str:
+        date = self._dates.get(document)
+        return document if date is None else f"{document} {date}"
 
 
 def _ends(suite: Suite) -> dict[str | None, Any]:
@@ -234,7 +245,7 @@ class LlamaIndexMemory:
     def fill(self, query: Query, budget: int) -> str:
         """What the memory adds to a prompt, with the largest `similarity_top_k` that stays within the budget."""
         windows = self._corpus.ranked(query)[:FUSED_HITS]
-        costs = [self._counter.count(window.text) for window in windows]
+        costs = [self._counter.of_part(window.text) for window in windows]
         fitting = next((n for n in range(len(costs)) if sum(costs[: n + 1]) > budget), len(costs))
         for top_k in range(fitting, 0, -1):
             self._store.nearest = [window.text for window in windows[:top_k]]

@@ -212,6 +212,17 @@ class TestBudget:
         assert details == sorted(details)
         assert len(set(details)) >= 3
 
+    def test_past_half_of_the_budget_a_short_memory_comes_whole_or_after_the_next_ones(self) -> None:
+        texts = {f"m{n}": f"gateway note {n}: it restarts at night and stays up by day" for n in range(12)}
+        texts["m9"] = "gateway, at greater length: " + "it restarts again and again. " * 11
+        candidates = [memory(name, text) for name, text in texts.items()]
+        made = briefing(candidates, 320)
+        shown = [item.id for item in made.items]
+        assert {"m10", "m11"} <= set(shown)
+        assert shown == sorted(shown, key=list(texts).index)
+        assert all(not item.truncated for item in made.items if item.id != "m9")
+        assert "m9" in shown or [each.id for each in made.dropped] == ["m9"]
+
     def test_a_long_memory_comes_whole_where_the_budget_allows(self) -> None:
         text = "gateway section. " * 300
         made = briefing([memory("m", text), memory("n", "short")], 6000)

@@ -52,7 +52,7 @@ def filled(ana: Any, ben: Any) -> Any:
 def test_it_has_what_is_pinned_found_recent_and_open(filled: Any) -> None:
     made = filled.build_context("when does the gateway restart")
     assert ids(made, "pinned") == ["rule"]
-    found = [hit.id for hit in filled.recall("when does the gateway restart", limit=50).hits]
+    found = [hit.id for hit in filled.recall("when does the gateway restart", limit=100).hits]
     assert ids(made, "relevant") == [name for name in found if name not in ("rule", "ask", "cake")]
     assert ids(made, "open_tasks")[0] == "ask"
     assert set(ids(made, "open_tasks")) == {"ask", "cake"}
@@ -73,7 +73,7 @@ def test_a_start_of_session_needs_no_query_and_no_search(filled: Any) -> None:
 def test_several_queries_make_one_order_as_in_a_search(filled: Any) -> None:
     queries = ["gateway restart", "lunch"]
     made = filled.build_context(queries)
-    found = [hit.id for hit in filled.recall(queries, limit=50).hits]
+    found = [hit.id for hit in filled.recall(queries, limit=100).hits]
     assert ids(made, "relevant") == [name for name in found if name not in ("rule", "ask", "cake")]
     assert made.queries == tuple(queries)
 
@@ -123,7 +123,7 @@ def test_a_hundred_long_hits_fit_and_lose_nothing(ana: Any) -> None:
     ana.remember_many([NewMemory(content=f"walrus pool note {n}. " * 90, id=f"w{n}") for n in range(30)])
     made = ana.build_context("walrus pool", max_tokens=1500, count_tokens=lambda text: len(text) // 4)
     assert len(made.text) // 4 == made.used_tokens <= 1500
-    found = ana.recall("walrus pool", limit=50)
+    found = ana.recall("walrus pool", limit=100)
     places = {hit.id: hit.rank for hit in found.hits}
     shown = [item.id for item in made.items if item.section == "relevant"]
     assert [places[name] for name in shown] == sorted(places[name] for name in shown)

@@ -156,7 +156,7 @@ class Memories:
         """A briefing: pinned memories, what the queries find, recent ones and open tasks, within a budget of tokens.
 
         One search and one list in one transaction. The budget decides how much of each memory is shown, never which
-        comes first: the order is that of `recall(query, limit=50)`. Memories are quoted as data.
+        comes first: the order is that of `recall(query, limit=100)`. Memories are quoted as data.
 
         Args:
             query: One query, several short ones, or None (the start of a session: no search).

@@ -2,7 +2,8 @@
 
 A budget decides how much of each memory is shown, never which comes first. Within a section the first memories are
 shown at length, the next as passages, the last as lines; one that does not fit even as a line is left out, and the
-next is tried. What is left over then lengthens the first ones.
+next is tried. Past half of the budget a short memory is not cut to a line before the next ones have been tried: its label
+would cost as much as what is left of it says. What is left over then lengthens the first ones.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lore_retriever.context.candidates import LINE_CHARS, SHORT_LINE_CHARS, Candidate, Extract, extract
+from lore_retriever.context.candidates import LINE_CHARS, PASSAGE_CHARS, SHORT_LINE_CHARS, Candidate, Extract, extract
 from lore_retriever.context.counting import Counter
 from lore_retriever.context.rendering import Look, label_of, shared_kind
 from lore_retriever.types import Detail
@@ -40,6 +41,11 @@ class Placed:
     extract: Extract
     block: str
     tokens: int
+
+
+def _is_cut_short(made: Placed) -> bool:
+    """Whether this is a piece of a memory that would be short even whole."""
+    return made.extract.truncated and made.candidate.full_length <= PASSAGE_CHARS
 
 
 class Packer:
@@ -75,21 +81,29 @@ class Packer:
             budget: Tokens for the memories alone.
         """
         with_kind = shared_kind(candidates) is None
-        placed: list[Placed] = []
-        left: list[Candidate] = []
+        placed: dict[int, Placed] = {}
+        put_off: list[int] = []
         spent, tier = 0, 0
-        for candidate in candidates:
+        for place, candidate in enumerate(candidates):
             for step in range(tier, len(shares)):
                 detail, share = shares[step]
                 made = self.placed(candidate, detail, with_kind=with_kind)
+                if len(shares) > 1 and _is_cut_short(made) and 2 * spent > budget:
+                    put_off.append(place)
+                    break
                 if spent + made.tokens <= share * budget:
-                    placed.append(made)
+                    placed[place] = made
                     spent += made.tokens
                     tier = step
                     break
-            else:
-                left.append(candidate)
-        return self._lengthened(placed, budget - spent, budget, with_kind), left
+        for place in put_off:
+            made = self.placed(candidates[place], "line", with_kind=with_kind)
+            if spent + made.tokens <= budget:
+                placed[place] = made
+                spent += made.tokens
+        left = [candidate for place, candidate in enumerate(candidates) if place not in placed]
+        shown = [placed[place] for place in sorted(placed)]
+        return self._lengthened(shown, budget - spent, budget, with_kind), left
 
     def _lengthened(self, placed: list[Placed], spare: float, budget: float, with_kind: bool) -> list[Placed]:
         """The first ones at more length, as far as what is spare allows."""

@@ -20,7 +20,7 @@ from lore_retriever.types import SECTIONS, Hit, Recall, SectionName
 
 __all__ = ["HITS", "MOST_TOKENS", "build_context"]
 
-HITS = 50
+HITS = 100
 """Hits that a briefing is packed from, whatever its budget: a budget must not change their order."""
 
 MOST_TOKENS = 1_000_000
