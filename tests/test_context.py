@@ -216,12 +216,13 @@ class TestBudget:
         texts = {f"m{n}": f"gateway note {n}: it restarts at night and stays up by day" for n in range(12)}
         texts["m9"] = "gateway, at greater length: " + "it restarts again and again. " * 11
         candidates = [memory(name, text) for name, text in texts.items()]
-        made = briefing(candidates, 320)
-        shown = [item.id for item in made.items]
-        assert {"m10", "m11"} <= set(shown)
-        assert shown == sorted(shown, key=list(texts).index)
-        assert all(not item.truncated for item in made.items if item.id != "m9")
-        assert "m9" in shown or [each.id for each in made.dropped] == ["m9"]
+        made = briefing(candidates, 255)
+        assert [item.id for item in made.items] == [name for name in texts if name != "m9"]
+        assert not any(item.truncated for item in made.items)
+        assert [(each.id, each.reason) for each in made.dropped] == [("m9", "budget")]
+        with_room = briefing(candidates, 270)
+        assert [item.id for item in with_room.items] == list(texts)
+        assert [item.id for item in with_room.items if item.truncated] == ["m9"]
 
     def test_a_long_memory_comes_whole_where_the_budget_allows(self) -> None:
         text = "gateway section. " * 300
