@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -12,8 +13,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from lore_retriever import MemoryStore, NewMemory, StoreUnavailable
+from lore_retriever import AsyncMemoryStore, MemoryStore, NewMemory, StoreUnavailable, embedded
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.embedded import EmbeddedPostgres
 from lore_retriever.embeddings import Vector
@@ -133,3 +135,58 @@ def test_maintenance_and_embedding_during_which_the_server_dies_are_done_by_the_
         assert (waiting["memories"], waiting["windows"]) == (0, 0)
         assert len(ana.list(limit=1000)) == 300
         assert ana.recall("walrus 299").hits[0].id == "m299"
+
+
+def test_a_store_goes_on_after_an_outage_longer_than_its_pool_tries(server: EmbeddedPostgres, conninfo: str) -> None:
+    StoreAdmin.connect(conninfo).migrate(EMBEDDER)
+    pool: ConnectionPool[Any] = ConnectionPool(
+        as_application(conninfo),
+        min_size=2,
+        max_size=3,
+        timeout=0.5,
+        reconnect_timeout=0.5,
+        open=True,
+        kwargs={"autocommit": True},
+    )
+    with pool, MemoryStore.connect(pool, embedder=EMBEDDER) as store:
+        ana = store.as_user("acme", "ana")
+        ana.remember("the walrus census", id="m")
+        embedded.stop(server.path)
+        for _ in range(4):
+            with pytest.raises(StoreUnavailable):
+                ana.recall("walrus")
+            time.sleep(0.5)
+        server.revive()
+        assert _soon(lambda: ana.recall("walrus").hits[0].id) == "m"
+
+
+async def test_an_asynchronous_store_goes_on_after_a_long_outage_too(server: EmbeddedPostgres, conninfo: str) -> None:
+    await asyncio.to_thread(StoreAdmin.connect(conninfo).migrate, EMBEDDER)
+    options: dict[str, Any] = {"min_size": 2, "max_size": 3, "timeout": 0.5, "reconnect_timeout": 0.5}
+    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(as_application(conninfo), open=False, **options)
+    async with pool, AsyncMemoryStore.connect(pool, embedder=EMBEDDER) as store:
+        ana = store.as_user("acme", "ana")
+        await ana.remember("the walrus census", id="m")
+        await asyncio.to_thread(embedded.stop, server.path)
+        for _ in range(4):
+            with pytest.raises(StoreUnavailable):
+                await ana.recall("walrus")
+            await asyncio.sleep(0.5)
+        await asyncio.to_thread(server.revive)
+        for _ in range(20):
+            try:
+                assert (await ana.recall("walrus")).hits[0].id == "m"
+                break
+            except StoreUnavailable:
+                continue
+        else:
+            pytest.fail("the store never came back")
+
+
+def _soon(ask: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return ask()
+        except StoreUnavailable:
+            assert time.monotonic() < deadline, "the store never came back"
