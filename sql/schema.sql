@@ -2683,6 +2683,7 @@ CREATE TABLE lore.memories (
     CONSTRAINT memories_visibility_check CHECK ((visibility = ANY (ARRAY['private'::text, 'shared'::text])))
 );
 ALTER TABLE ONLY lore.memories ALTER COLUMN id SET STATISTICS 0;
+ALTER TABLE ONLY lore.memories ALTER COLUMN kind SET STATISTICS 0;
 ALTER TABLE ONLY lore.memories ALTER COLUMN content SET STATISTICS 0;
 ALTER TABLE ONLY lore.memories ALTER COLUMN content_original SET STATISTICS 0;
 ALTER TABLE ONLY lore.memories ALTER COLUMN agent SET STATISTICS 0;

@@ -97,6 +97,9 @@ def test_an_id_that_a_colleague_uses_privately_is_free(ana: psycopg.Connection[A
                 assert ana.execute(insert.encode(), [f"long-{wire}", visibility]).rowcount == 1
     upsert = insert + " ON CONFLICT (org, owner, id) DO UPDATE SET content = 'mine' RETURNING content"
     assert ana.execute(upsert.encode(), ["long-acmebenprivate", "private"]).fetchone() == ("x",)
+    # Nor does an upsert reach a colleague's shared memory.
+    over = "INSERT INTO memories (org, owner, id, content, visibility) VALUES ('acme', 'ana', 'long-acmebenshared', 'x', 'shared')"
+    refused(ana, over + " ON CONFLICT (org, id) WHERE visibility = 'shared' DO UPDATE SET content = 'overwritten'")
     # A shared id is no secret in its organisation; that it is taken there is all that the error says.
     with pytest.raises(psycopg.errors.UniqueViolation) as caught, ana.transaction():
         ana.execute(insert.encode(), ["long-acmebenshared", "shared"])
@@ -170,7 +173,6 @@ WITH_STATISTICS = {
         "memories.org",
         "memories.owner",
         "memories.visibility",
-        "memories.kind",
         "memories.language",
         "memories.translation",
     ),
@@ -216,7 +218,14 @@ def test_the_planner_knows_no_text_that_somebody_wrote(admin: str) -> None:
 
 @pytest.mark.parametrize(
     ("table", "column"),
-    [("memories", "content"), ("memories", "id"), ("terms", "stem"), ("aliases", "name"), ("memories", "source")],
+    [
+        ("memories", "content"),
+        ("memories", "id"),
+        ("terms", "stem"),
+        ("aliases", "name"),
+        ("memories", "source"),
+        ("memories", "kind"),
+    ],
 )
 def test_estimates_do_not_tell_what_others_wrote(ana: psycopg.Connection[Any], table: str, column: str) -> None:
     """Where the planner knew the column, the estimate of a range would show, step by step, what stands in it."""

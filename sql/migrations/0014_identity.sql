@@ -222,7 +222,7 @@ SELECT use_identity('settings');
 -- estimate of ever narrower ranges one could read what stands in the histogram of a column, of whatever organisation. So
 -- columns of text that somebody wrote have no statistics. None of them decides a plan: all are reached by key.
 ALTER TABLE memories
-    ALTER id SET STATISTICS 0, ALTER content SET STATISTICS 0, ALTER content_original SET STATISTICS 0,
+    ALTER id SET STATISTICS 0, ALTER kind SET STATISTICS 0, ALTER content SET STATISTICS 0, ALTER content_original SET STATISTICS 0,
     ALTER content_hash SET STATISTICS 0, ALTER agent SET STATISTICS 0, ALTER session SET STATISTICS 0,
     ALTER source SET STATISTICS 0, ALTER trust SET STATISTICS 0, ALTER superseded_by SET STATISTICS 0;
 ALTER TABLE history ALTER content SET STATISTICS 0, ALTER superseded_by SET STATISTICS 0;
