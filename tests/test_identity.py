@@ -335,6 +335,32 @@ def test_the_token_of_one_transaction_is_gone_in_the_next(by_token: StoreAdmin, 
             store.as_user("acme", "ana").recall("gateway")
 
 
+def test_a_token_stands_in_no_statement_that_others_of_the_same_login_can_read(
+    by_token: StoreAdmin, admin: str
+) -> None:
+    given = token_scope(**GOOD)
+    seen: list[str] = []
+    with (
+        MemoryStore.connect(as_application(admin), embedder=EMBEDDER, min_size=1, max_size=1) as store,
+        psycopg.connect(as_application(admin), autocommit=True) as other,
+    ):
+
+        def look() -> Scope:
+            rows = other.execute("SELECT query FROM pg_stat_activity WHERE usename = current_user").fetchall()
+            seen.extend(query for (query,) in rows)
+            return given
+
+        view = store.as_caller(look)
+        for _ in range(7):  # before and after the driver prepares its statements
+            assert view.recall("gateway").hits
+        look()
+        assert other.execute(COUNT).fetchone() == (0, 0)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute("SELECT * FROM lore.token_keys")
+    assert any("COMMIT" in query or "recall" in query for query in seen)
+    assert not any(part in query for query in seen for part in given.token.split("."))
+
+
 def tampered(token: str) -> str:
     head, _, signature = token.split(".")
     claims = {"org": "globex", "sub": "ben", "exp": time.time() + 60}
