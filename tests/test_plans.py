@@ -230,7 +230,7 @@ def test_a_direct_search_under_row_security_could_not_use_the_text_index(admin: 
 def test_a_list_is_read_in_order_by_organisation(admin: str) -> None:
     from lore_retriever.queries import query
 
-    params = {"kind": None, "pinned": None, "after_id": None, "filter": None, "limit": 50}
+    params = {"kind": None, "pinned": None, "after_id": None, "after_owner": None, "filter": None, "limit": 50}
     with psycopg.connect(admin) as connection:
         text = psycopg.ClientCursor(connection).mogrify(query("list_memories"), params)
     nodes = executed(admin, text)
