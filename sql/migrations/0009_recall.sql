@@ -60,12 +60,13 @@ BEGIN
         FROM queries AS q CROSS JOIN LATERAL alias_leg(q.text, pool, allowed) AS l
         WHERE config.alias_weight > 0
     ), united AS (
-        -- one row per memory: in each leg its best rank over the queries, so that no leg counts it twice
+        -- one row per memory: in each leg its best rank over the queries, so that no leg counts it twice; the window and
+        -- the query of that rank ride in its last six digits (an ordered aggregate would sort every group)
         SELECT p.key, min(p.vector) AS vector, min(p.exact) AS exact, min(p.relaxed) AS relaxed, min(p.alias_rank) AS alias_rank,
-               max(p.similarity) AS similarity, (array_agg(p.ordinal ORDER BY p.vector) FILTER (WHERE p.vector IS NOT NULL))[1] AS ordinal,
+               max(p.similarity) AS similarity, (min(p.vector * 1000000 + p.ordinal) % 1000000)::integer AS ordinal,
                max(p.exact_score) AS exact_score, max(p.identifiers) AS identifiers,
                max(p.relaxed_score) AS relaxed_score, max(p.coverage) AS coverage,
-               (array_agg(p.n ORDER BY least(p.vector, p.exact, p.relaxed, p.alias_rank), p.n))[1] AS n,
+               (min(least(p.vector, p.exact, p.relaxed, p.alias_rank) * 1000000 + p.n) % 1000000)::integer AS n,
                max(p.stems) AS stems, max(p.weights) FILTER (WHERE p.weights IS NOT NULL) AS weights, max(p.alias) AS alias
         FROM proposals AS p
         GROUP BY p.key
@@ -221,6 +222,7 @@ BEGIN
                         THEN r.ordinal + 1
                         ELSE coalesce(marked_window(w.content, w.full_length, s.starts, s.ends, r.marks, r.mark_weights), r.ordinal + 1, 1)
                    END AS chosen
+            OFFSET 0  -- once, though it is used twice
         ) AS c
         CROSS JOIN LATERAL (
             -- no windows: all of a short memory, the start of one that waits for its windows
