@@ -225,13 +225,13 @@ BEGIN
         UNION ALL
         SELECT m.key, o.name, m.score
         FROM others AS o CROSS JOIN LATERAL (
-            SELECT i.key, ts_rank_cd(i.tsv, o.wanted, 1)::double precision AS score
+            SELECT i.key, ts_rank_cd('{0.1,0.1,0.1,0.1}', i.tsv, o.wanted, 1)::double precision AS score
             FROM memories AS i
             WHERE i.org = v_org AND i.tsv @@ o.wanted AND i.invalidated_at IS NULL AND (i.visibility = 'shared' OR i.owner = v_user)
             ORDER BY i.key DESC LIMIT 500) AS m
         WHERE allowed IS NULL AND numnode(o.wanted) > 0
         UNION ALL
-        SELECT m.key, o.name, ts_rank_cd(m.tsv, o.wanted, 1)
+        SELECT m.key, o.name, ts_rank_cd('{0.1,0.1,0.1,0.1}', m.tsv, o.wanted, 1)
         FROM others AS o JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ o.wanted
              AND (m.visibility = 'shared' OR m.owner = v_user)
         WHERE allowed IS NOT NULL
@@ -325,12 +325,13 @@ BEGIN
         FROM queries AS q CROSS JOIN LATERAL alias_leg(q.text, pool, allowed) AS l
         WHERE config.alias_weight > 0
     ), united AS (
-        -- one row per memory: in each leg its best rank over the queries, so that no leg counts it twice
+        -- one row per memory: in each leg its best rank over the queries, so that no leg counts it twice; the window and
+        -- the query of that rank ride in its last six digits (an ordered aggregate would sort every group)
         SELECT p.key, min(p.vector) AS vector, min(p.exact) AS exact, min(p.relaxed) AS relaxed, min(p.alias_rank) AS alias_rank,
-               max(p.similarity) AS similarity, (array_agg(p.ordinal ORDER BY p.vector) FILTER (WHERE p.vector IS NOT NULL))[1] AS ordinal,
+               max(p.similarity) AS similarity, (min(p.vector * 1000000 + p.ordinal) % 1000000)::integer AS ordinal,
                max(p.exact_score) AS exact_score, max(p.identifiers) AS identifiers,
                max(p.relaxed_score) AS relaxed_score, max(p.coverage) AS coverage,
-               (array_agg(p.n ORDER BY least(p.vector, p.exact, p.relaxed, p.alias_rank), p.n))[1] AS n,
+               (min(least(p.vector, p.exact, p.relaxed, p.alias_rank) * 1000000 + p.n) % 1000000)::integer AS n,
                max(p.stems) AS stems, max(p.weights) FILTER (WHERE p.weights IS NOT NULL) AS weights, max(p.alias) AS alias
         FROM proposals AS p
         GROUP BY p.key
@@ -476,8 +477,9 @@ CREATE FUNCTION lore.compound_forms(content text) RETURNS text
         (SELECT string_agg(regexp_replace(found[1], '[^[:alnum:]]+', '', 'g'), ' ')
          FROM regexp_matches(content, '[[:alnum:]]+(?:[-_./:]+[[:alnum:]]+)+', 'g') AS found
          WHERE length(found[1]) <= 64),
-        (SELECT string_agg(regexp_replace(found[1], '([[:lower:][:digit:]])([[:upper:]])', '\1 \2', 'g'), ' ')
-         FROM regexp_matches(content, '[[:alnum:]]*[[:lower:]][[:upper:]][[:alnum:]]*', 'g') AS found
+        (SELECT string_agg(regexp_replace(regexp_replace(found[1], '([[:upper:]])([[:upper:]][[:lower:]]{2})', '\1 \2', 'g'),
+                                          '([[:lower:][:digit:]])([[:upper:]])', '\1 \2', 'g'), ' ')
+         FROM regexp_matches(content, '[[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2})[[:alnum:]]*', 'g') AS found
          WHERE length(found[1]) <= 128))
     $$;
 
@@ -653,7 +655,7 @@ DECLARE
     -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
     -- long text they say nothing: the relaxed leg counts them.
     least_closeness CONSTANT real := 0.02;
-    names CONSTANT text[] := query_identifiers(query_text);
+    names text[] := query_identifiers(query_text);
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
     carried_names text[] := '{}';
@@ -665,7 +667,7 @@ BEGIN
     INTO words FROM settings AS s;
 
     IF allowed IS NULL THEN
-        IF cardinality(names) > 0 THEN
+        WHILE cardinality(names) > 0 LOOP
             SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)), array_agg(c.name) INTO carriers, weights, carried_names
             FROM (SELECT m.key, n.name, count(*) OVER (PARTITION BY n.name) AS carried
                   FROM unnest(names) AS n(name)
@@ -675,7 +677,9 @@ BEGIN
                         AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
                       ORDER BY i.key DESC LIMIT config.identifier_rows + 1) AS m) AS c
             WHERE c.carried <= config.identifier_rows;
-        END IF;
+            EXIT WHEN carriers IS NOT NULL;
+            names := identifier_parts(names);  -- of what nobody carries as typed
+        END LOOP;
         IF numnode(words) BETWEEN 1 AND most_words THEN
             holders := ARRAY(SELECT m.key FROM memories AS m
                              WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
@@ -711,9 +715,9 @@ BEGIN
     ), scored AS (
         SELECT m.key, m.created_at,
                CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END + coalesce(c.weight, 0) AS names_score,
-               CASE WHEN m.key = ANY (holders) THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS words_score,
+               CASE WHEN m.key = ANY (holders) THEN 1 + ts_rank_cd('{0.1,0.1,0.1,0.1}', m.tsv, words, 1) ELSE 0 END AS words_score,
                -- named at its head: the memory is about it, and does not merely mention it
-               EXISTS (SELECT FROM unnest(c.names) AS n(name) WHERE strpos(lower(folded_text(left(m.content, 100))), n.name) > 0) AS is_headed,
+               EXISTS (SELECT FROM unnest(c.names) AS n(name) WHERE strpos(lower(folded_text(m.id || ' ' || left(m.content, 100))), n.name) > 0) AS is_headed,
                CASE WHEN m.key = ANY (same_id) THEN coalesce(c.names, '{}') ELSE c.names END AS identifiers
         FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
         WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
@@ -826,7 +830,7 @@ BEGIN
     RETURN QUERY
     SELECT (q.n - 1)::integer, s.stem, s.asked, s.df, s.idf
     FROM unnest(query_texts) WITH ORDINALITY AS q(text, n)
-    CROSS JOIN LATERAL read_stems(left(coalesce(q.text, ''), 20000), (SELECT z.memories FROM scope_size() AS z), config) AS s
+    CROSS JOIN LATERAL unnest(read_stems(left(coalesce(q.text, ''), 20000), (SELECT z.memories FROM scope_size() AS z), config)) AS s
     ORDER BY 1, s.df, s.stem;
 END
 $$;
@@ -1426,6 +1430,21 @@ CREATE FUNCTION lore.has_unsplit_script(content text) RETURNS boolean
 ALTER FUNCTION lore.has_unsplit_script(content text) OWNER TO lore_owner;
 
 --
+-- Name: identifier_parts(text[]); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.identifier_parts(names text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $_$
+    SELECT coalesce(array_agg(DISTINCT part), '{}')
+    FROM unnest(names) AS name, regexp_split_to_table(name, '[/:@#\\?&=%+~]+') AS part
+    WHERE part <> name AND length(part) >= 6 AND part !~ '^[[:digit:]]+$' AND is_identifier(part)
+    $_$;
+
+ALTER FUNCTION lore.identifier_parts(names text[]) OWNER TO lore_owner;
+
+--
 -- Name: identifiers_of(text); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
@@ -1438,7 +1457,7 @@ BEGIN
         WITH whole AS (
             -- The first test is a cheap sieve: most words of prose carry none of these marks.
             SELECT DISTINCT token FROM tokens_as_typed(folded_text(content)) AS token
-            WHERE token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token)
+            WHERE token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|-.*-' AND is_identifier(token)
         ), parts AS (
             SELECT part FROM whole, regexp_split_to_table(token, '[/:@#\\?&=%+~]+') AS part WHERE token ~ '[/:@#\\?&=%+~]'
             UNION
@@ -1496,7 +1515,7 @@ CREATE FUNCTION lore.is_identifier(token text) RETURNS boolean
             OR token ~ '^[@#/~]'
             OR token ~ '/.+/'
             OR token ~ '@[[:alnum:]]'
-            OR token ~ '[[:lower:]][[:upper:]]'
+            OR token ~ '[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}'
             OR token ~ '[[:alnum:]]-[[:alnum:]]+-[[:alnum:]]')
     $_$;
 
@@ -1552,6 +1571,22 @@ $$;
 ALTER FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) OWNER TO lore_owner;
 
 --
+-- Name: memory_identifiers(text, text); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.memory_identifiers(id text, content text) RETURNS text[]
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $_$
+    SELECT identifiers_of(content) || coalesce(array_agg(DISTINCT lower(part)), '{}')
+    FROM (SELECT id AS part UNION ALL SELECT regexp_split_to_table(id, '[/:@#\\?&=%+~]+')
+          UNION ALL SELECT regexp_split_to_table(id, '[^[:alnum:]_-]+')) AS p
+    WHERE part !~ '^[[:digit:]]+$' AND is_identifier(part)
+    $_$;
+
+ALTER FUNCTION lore.memory_identifiers(id text, content text) OWNER TO lore_owner;
+
+--
 -- Name: memory_vector(text, text); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
@@ -1559,11 +1594,15 @@ CREATE FUNCTION lore.memory_vector(config text, content text) RETURNS tsvector
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path TO 'lore', 'public', 'pg_temp'
     AS $$
+DECLARE
+    head CONSTANT tsvector := text_vector(config, left(content, 200), true);
 BEGIN
-    IF length(content) <= 60000 THEN
-        RETURN text_vector(config, content, true);
+    IF length(content) <= 200 THEN
+        RETURN setweight(head, 'A');
     END IF;
-    RETURN text_vector(config, left(content, indexed_chars(config, content)), true);
+    RETURN setweight(
+        text_vector(config, CASE WHEN length(content) <= 60000 THEN content ELSE left(content, indexed_chars(config, content)) END, true),
+        'A', tsvector_to_array(head));
 END
 $$;
 
@@ -1609,7 +1648,7 @@ BEGIN
         SELECT coalesce(array_agg(DISTINCT found.name), '{}')
         FROM (SELECT lower(token) AS name
               FROM tokens_as_typed(folded_text(query_text)) AS token
-              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token)  -- the sieve of identifiers_of
+              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|-.*-' AND is_identifier(token)  -- the sieve of identifiers_of
                      AND token !~ '^[[:digit:]]+[[:alpha:]]{1,3}$')  -- in a sentence "15m" and "5xx" are quantities
                  OR (length(token) >= 3 AND only_token = token)
               LIMIT 16) AS found);
@@ -1622,56 +1661,47 @@ ALTER FUNCTION lore.query_identifiers(query_text text) OWNER TO lore_owner;
 -- Name: read_stems(text, bigint, lore.fusion_config); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
-CREATE FUNCTION lore.read_stems(query_text text, memories_in_scope bigint, config lore.fusion_config) RETURNS SETOF lore.query_stem
-    LANGUAGE plpgsql STABLE ROWS 10
+CREATE FUNCTION lore.read_stems(query_text text, memories_in_scope bigint, config lore.fusion_config) RETURNS lore.query_stem[]
+    LANGUAGE plpgsql STABLE
     SET search_path TO 'lore', 'public', 'pg_temp'
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     stems text[];
+    read query_stem[];
 BEGIN
-    -- Of a pasted text the 256 longest stems are looked up: long words are the rarer ones.
-    stems := ARRAY(
-        SELECT q.stem
-        FROM settings AS s,
-             unnest(tsvector_to_array(text_vector(s.text_config, query_text, false)
-                                      || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))) AS q(stem)
-        ORDER BY length(q.stem) DESC, q.stem LIMIT 256);
-    RETURN QUERY
-    WITH known AS (
-        -- united rather than joined: a pasted text has a thousand stems
-        SELECT u.stem, sum(u.df) AS df
-        FROM (SELECT q.stem, NULL::integer AS df FROM unnest(stems) AS q(stem)
-              UNION ALL
-              SELECT t.stem, t.df FROM terms AS t
-              WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = ANY (stems)) AS u
-        GROUP BY u.stem
-    ), rarest AS MATERIALIZED (
-        SELECT k.stem, stem_query(k.stem) AS wanted, k.df::bigint AS df
-        FROM known AS k ORDER BY k.df NULLS FIRST, length(k.stem) DESC, k.stem LIMIT config.relaxed_stems
-    ), counted AS MATERIALIZED (
-        SELECT r.stem, r.wanted, coalesce(r.df, (
-                   SELECT count(*) FROM (SELECT FROM memories AS m
-                                         WHERE m.org = v_org AND m.tsv @@ r.wanted AND m.invalidated_at IS NULL
-                                           AND (m.visibility = 'shared' OR m.owner = v_user) LIMIT 300) AS found)) AS df
-        FROM rarest AS r
-    ), asked AS (
-        SELECT c.stem, c.stem AS asked, c.wanted, c.df, ln(1 + (greatest(memories_in_scope, c.df) - c.df + 0.5) / (c.df + 0.5)) AS idf
-        FROM counted AS c
-    ), near_misses AS (
-        SELECT n.near, a.stem, stem_query(n.near), n.df, a.idf * config.near_miss_penalty * n.similarity
-        FROM (SELECT u.* FROM asked AS u
-              -- never a number: ids one digit apart are other ids
-              WHERE u.df = 0 AND length(u.stem) >= 4 AND u.stem !~ '[0-9]' AND config.near_miss_penalty > 0
-                AND cardinality(stems) <= 64  -- a pasted text has words enough
-              ORDER BY length(u.stem) DESC, u.stem LIMIT 4) AS a
-        CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n
-    )
-    SELECT * FROM asked
-    UNION ALL
-    SELECT * FROM near_misses
-    ORDER BY 4, 1;
+    SELECT tsvector_to_array(text_vector(s.text_config, query_text, false)
+                             || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))
+    INTO stems FROM settings AS s;
+    IF cardinality(stems) > 256 THEN
+        -- Of a pasted text the 256 longest stems are looked up: long words are the rarer ones.
+        stems := ARRAY(SELECT q.stem FROM unnest(stems) AS q(stem) ORDER BY length(q.stem) DESC, q.stem LIMIT 256);
+    END IF;
+    read := ARRAY(
+        SELECT ROW(c.stem, c.stem, c.wanted, c.df, ln(1 + (greatest(memories_in_scope, c.df) - c.df + 0.5) / (c.df + 0.5)))::query_stem
+        FROM (SELECT r.stem, r.wanted, coalesce(r.df, (
+                         -- not counted since the last refresh
+                         SELECT count(*) FROM (SELECT FROM memories AS m
+                                               WHERE m.org = v_org AND m.tsv @@ r.wanted AND m.invalidated_at IS NULL
+                                                 AND (m.visibility = 'shared' OR m.owner = v_user) LIMIT 300) AS found)) AS df
+              FROM (SELECT q.stem, stem_query(q.stem) AS wanted,
+                           (SELECT sum(t.df) FROM terms AS t
+                            WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = q.stem) AS df
+                    FROM unnest(stems) AS q(stem)
+                    ORDER BY 3 NULLS FIRST, length(q.stem) DESC, q.stem LIMIT config.relaxed_stems) AS r
+              OFFSET 0) AS c);
+    IF config.near_miss_penalty > 0 AND cardinality(stems) <= 64  -- a pasted text has words enough
+       AND EXISTS (SELECT FROM unnest(read) AS u WHERE u.df = 0) THEN
+        read := read || ARRAY(
+            SELECT ROW(n.near, a.stem, stem_query(n.near), n.df, a.idf * config.near_miss_penalty * n.similarity)::query_stem
+            FROM (SELECT u.* FROM unnest(read) AS u
+                  -- never a number: ids one digit apart are other ids
+                  WHERE u.df = 0 AND length(u.stem) >= 4 AND u.stem !~ '[0-9]'
+                  ORDER BY length(u.stem) DESC, u.stem LIMIT 4) AS a
+            CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n);
+    END IF;
+    RETURN read;
 END
 $$;
 
@@ -1785,6 +1815,7 @@ BEGIN
                         THEN r.ordinal + 1
                         ELSE coalesce(marked_window(w.content, w.full_length, s.starts, s.ends, r.marks, r.mark_weights), r.ordinal + 1, 1)
                    END AS chosen
+            OFFSET 0  -- once, though it is used twice
         ) AS c
         CROSS JOIN LATERAL (
             -- no windows: all of a short memory, the start of one that waits for its windows
@@ -1909,17 +1940,17 @@ DECLARE
     query_idf double precision;
     at_home boolean;  -- most of the query's words are known here
 BEGIN
-    SELECT * INTO size FROM scope_size();
-    stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories, config) AS s);
-    SELECT sum(s.idf), count(*) FILTER (WHERE s.df > 0) * 2 >= count(*) OR sum(s.idf) FILTER (WHERE s.df > 0) * 2 >= sum(s.idf)
-    INTO query_idf, at_home FROM unnest(stems) AS s WHERE s.stem = s.asked;
-    proposing := ARRAY(
-        SELECT s.wanted
-        FROM (SELECT u.wanted, row_number() OVER rarest AS n, sum(u.df) OVER rarest AS proposals
-              FROM unnest(stems) AS u WHERE u.df > 0
-              WINDOW rarest AS (ORDER BY u.df, u.stem)) AS s
-        WHERE s.n <= 2 OR s.proposals <= config.relaxed_proposals);
-    IF cardinality(proposing) = 0 THEN
+    size := scope_size();
+    stems := read_stems(query_text, size.memories, config);
+    SELECT sum(s.idf) FILTER (WHERE s.stem = s.asked),
+           count(*) FILTER (WHERE s.stem = s.asked AND s.df > 0) * 2 >= count(*) FILTER (WHERE s.stem = s.asked)
+           OR sum(s.idf) FILTER (WHERE s.stem = s.asked AND s.df > 0) * 2 >= sum(s.idf) FILTER (WHERE s.stem = s.asked),
+           array_agg(s.wanted) FILTER (WHERE s.df > 0 AND (s.n <= 2 OR s.proposals <= config.relaxed_proposals))
+    INTO query_idf, at_home, proposing
+    FROM (SELECT u.*, row_number() OVER rarest AS n, sum(u.df::integer) OVER rarest AS proposals
+          FROM unnest(stems) AS u
+          WINDOW rarest AS (PARTITION BY u.df > 0 ORDER BY u.df, u.stem)) AS s;
+    IF proposing IS NULL THEN
         RETURN;
     END IF;
     IF allowed IS NULL THEN
@@ -1938,19 +1969,20 @@ BEGIN
 
     RETURN QUERY
     WITH documents AS MATERIALIZED (
-        -- setweight makes one plain copy of the tsvector: else every ts_rank below would decompress it again
-        SELECT m.key, m.created_at, setweight(m.tsv, 'D') AS tsv,
+        -- || makes one plain copy of the tsvector: else every ts_rank below would decompress it again
+        SELECT m.key, m.created_at, m.tsv || '' AS tsv,
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM memories AS m
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
     ), ranked AS (
         -- one row per document and stem; OFFSET 0 keeps ts_rank from being computed for every use of it
-        SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank
+        SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{0.5,0.5,0.5,1}', d.tsv, s.wanted)::double precision AS rank
         FROM documents AS d CROSS JOIN unnest(stems) AS s
         OFFSET 0
     ), matched AS (
         SELECT r.key, r.created_at, r.saturation, r.stem, r.idf,
-               greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5)) AS tf
+               CASE WHEN r.rank > 0.55 THEN 2 + greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5))
+                    ELSE greatest(1, round(1 / (1.6449340668482264 * (1 - 2 * r.rank)) - 0.5)) END AS tf
         FROM ranked AS r WHERE r.rank > 0.1
         OFFSET 0
     ), scored AS (
@@ -2673,7 +2705,7 @@ CREATE TABLE lore.memories (
     tsv tsvector GENERATED ALWAYS AS (lore.memory_vector(text_config, content)) STORED NOT NULL,
     partly_indexed boolean GENERATED ALWAYS AS ((lore.indexed_chars(text_config, content) < length(content))) STORED NOT NULL,
     partly_embedded boolean DEFAULT false NOT NULL,
-    identifiers text[] GENERATED ALWAYS AS (lore.identifiers_of(content)) STORED NOT NULL COLLATE pg_catalog."C",
+    identifiers text[] GENERATED ALWAYS AS (lore.memory_identifiers(id, content)) STORED NOT NULL COLLATE pg_catalog."C",
     CONSTRAINT memories_id_check CHECK (((length(id) >= 1) AND (length(id) <= 512))),
     CONSTRAINT memories_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text)),
     CONSTRAINT memories_org_check CHECK ((org <> ''::text)),
@@ -2681,7 +2713,8 @@ CREATE TABLE lore.memories (
     CONSTRAINT memories_readable_dates CHECK ((((created_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (created_at <= '9999-12-30 00:00:00+00'::timestamp with time zone)) AND ((updated_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (updated_at <= '9999-12-30 00:00:00+00'::timestamp with time zone)) AND ((expires_at IS NULL) OR ((expires_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (expires_at <= '9999-12-30 00:00:00+00'::timestamp with time zone))))),
     CONSTRAINT memories_translation_check CHECK ((translation = ANY (ARRAY['done'::text, 'pending'::text, 'failed'::text]))),
     CONSTRAINT memories_visibility_check CHECK ((visibility = ANY (ARRAY['private'::text, 'shared'::text])))
-);
+)
+WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY lore.memories ALTER COLUMN id SET STATISTICS 0;
 ALTER TABLE ONLY lore.memories ALTER COLUMN kind SET STATISTICS 0;
 ALTER TABLE ONLY lore.memories ALTER COLUMN content SET STATISTICS 0;
@@ -4046,6 +4079,15 @@ GRANT ALL ON FUNCTION lore.has_unsplit_script(content text) TO lore_search;
 GRANT ALL ON FUNCTION lore.has_unsplit_script(content text) TO lore_user;
 
 --
+-- Name: FUNCTION identifier_parts(names text[]); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.identifier_parts(names text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.identifier_parts(names text[]) TO lore_service;
+GRANT ALL ON FUNCTION lore.identifier_parts(names text[]) TO lore_search;
+GRANT ALL ON FUNCTION lore.identifier_parts(names text[]) TO lore_user;
+
+--
 -- Name: FUNCTION identifiers_of(content text); Type: ACL; Schema: lore; Owner: lore_owner
 --
 
@@ -4080,6 +4122,15 @@ REVOKE ALL ON FUNCTION lore.marked_window(content text, content_length integer, 
 GRANT ALL ON FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_service;
 GRANT ALL ON FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_search;
 GRANT ALL ON FUNCTION lore.marked_window(content text, content_length integer, starts integer[], ends integer[], marks text[], weights double precision[]) TO lore_user;
+
+--
+-- Name: FUNCTION memory_identifiers(id text, content text); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.memory_identifiers(id text, content text) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.memory_identifiers(id text, content text) TO lore_service;
+GRANT ALL ON FUNCTION lore.memory_identifiers(id text, content text) TO lore_search;
+GRANT ALL ON FUNCTION lore.memory_identifiers(id text, content text) TO lore_user;
 
 --
 -- Name: FUNCTION memory_vector(config text, content text); Type: ACL; Schema: lore; Owner: lore_owner

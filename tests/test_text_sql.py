@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -153,15 +152,29 @@ def test_names_are_compared_without_case_accents_and_punctuation(value: Sql, nam
     assert value("SELECT folded_name(%s)", name) == folded
 
 
+@pytest.mark.parametrize(
+    ("token", "is_name"), [("SSPDown", True), ("CPUThrottling", True), ("PDFs", False), ("URLs", False)]
+)
+def test_capitals_before_a_word_make_a_name_and_a_plural_does_not(value: Sql, token: str, is_name: bool) -> None:
+    assert (token.lower() in value("SELECT identifiers_of(%s)", f"see {token} here")) is is_name
+    assert (token.lower() in value("SELECT query_identifiers(%s)", f"see {token} here")) is is_name
+
+
+def test_capitals_before_a_word_are_a_part_of_a_compound(value: Sql) -> None:
+    assert value("SELECT compound_forms('CPUThrottlingHigh CephOSDDown PDFs')") == "CPU Throttling High Ceph OSD Down"
+
+
 def test_a_term_frequency_is_read_from_ts_rank_exactly(value: Sql) -> None:
     """1 to 255: more places of one stem a tsvector does not hold. The formula is that of relaxed_leg."""
     wrong = value(
         """
         SELECT array_agg(tf) FROM (
             SELECT tf, cardinality((SELECT u.positions FROM unnest(v) AS u WHERE u.lexeme = 'w')) AS counted,
-                   greatest(1, round(1 / (1.6449340668482264 * (1 - ts_rank('{1,1,1,1}', setweight(v, 'D'), 'w'::tsquery)::double precision)) - 0.5)) AS read
+                   greatest(1, round(1 / (1.6449340668482264 * (1 - 2 * ts_rank('{0.5,0.5,0.5,1}', v, 'w'::tsquery)::double precision)) - 0.5)) AS read,
+                   greatest(1, round(1 / (1.6449340668482264 * (1 - ts_rank('{0.5,0.5,0.5,1}', setweight(v, 'A'), 'w'::tsquery)::double precision)) - 0.5)) AS headed,
+                   ts_rank('{0.5,0.5,0.5,1}', v, 'w'::tsquery) < 0.55 AND ts_rank('{0.5,0.5,0.5,1}', setweight(v, 'A'), 'w'::tsquery) > 0.55 AS apart
             FROM (SELECT tf, to_tsvector('simple', repeat('w filler ', tf)) AS v FROM generate_series(1, 255) AS tf) AS made) AS both_ways
-        WHERE counted <> tf OR read <> tf
+        WHERE counted <> tf OR read <> tf OR headed <> tf OR NOT apart
         """
     )
     assert wrong is None
@@ -169,8 +182,9 @@ def test_a_term_frequency_is_read_from_ts_rank_exactly(value: Sql) -> None:
 
 def test_the_formula_of_relaxed_leg_is_the_one_tested_here(value: Sql) -> None:
     body = " ".join(value("SELECT pg_get_functiondef('relaxed_leg'::regproc)").split())
-    assert re.search(r"greatest\(1, round\(1 / \(1\.6449340668482264 \* \(1 - \w+\.rank\)\) - 0\.5\)\) AS tf", body)
-    assert "ts_rank('{1,1,1,1}', d.tsv, s.wanted)" in body
+    assert "> 0.55 THEN 2 + greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5))" in body
+    assert "ELSE greatest(1, round(1 / (1.6449340668482264 * (1 - 2 * r.rank)) - 0.5)) END AS tf" in body
+    assert "ts_rank('{0.5,0.5,0.5,1}', d.tsv, s.wanted)" in body
 
 
 def test_the_text_column_is_generated_and_nobody_writes_it(admin: str) -> None:
@@ -200,10 +214,19 @@ def test_what_a_generated_column_calls_is_immutable_and_pins_its_path(admin: str
     with psycopg.connect(admin) as connection:
         rows = connection.execute(
             "SELECT proname, provolatile, proconfig::text FROM pg_proc WHERE pronamespace = 'lore'::regnamespace"
-            " AND proname IN ('memory_vector', 'indexed_chars', 'identifiers_of', 'text_vector', 'search_text', 'text_hash')"
+            " AND proname IN ('memory_vector', 'indexed_chars', 'identifiers_of', 'memory_identifiers', 'text_vector', 'search_text', 'text_hash')"
         ).fetchall()
     assert {name: volatility for name, volatility, _ in rows} == dict.fromkeys(
-        ("memory_vector", "indexed_chars", "identifiers_of", "text_vector", "search_text", "text_hash"), "i"
+        (
+            "memory_vector",
+            "indexed_chars",
+            "identifiers_of",
+            "memory_identifiers",
+            "text_vector",
+            "search_text",
+            "text_hash",
+        ),
+        "i",
     )
     # text_hash calls only what stands in pg_catalog.
     assert [name for name, _, config in rows if "search_path" not in (config or "")] == ["text_hash"]

@@ -39,7 +39,7 @@ CREATE FUNCTION split_compounds(content text) RETURNS text
 
 -- name: compound_forms
 -- Extra words that stand for a compound as a whole and for the parts of a CamelCase word:
--- "ERR-4471 KubePod" gives "ERR4471 Kube Pod".
+-- "ERR-4471 KubePod CPUHigh" gives "ERR4471 Kube Pod CPU High".
 CREATE FUNCTION compound_forms(content text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
     AS $$
@@ -47,8 +47,9 @@ CREATE FUNCTION compound_forms(content text) RETURNS text
         (SELECT string_agg(regexp_replace(found[1], '[^[:alnum:]]+', '', 'g'), ' ')
          FROM regexp_matches(content, '[[:alnum:]]+(?:[-_./:]+[[:alnum:]]+)+', 'g') AS found
          WHERE length(found[1]) <= 64),
-        (SELECT string_agg(regexp_replace(found[1], '([[:lower:][:digit:]])([[:upper:]])', '\1 \2', 'g'), ' ')
-         FROM regexp_matches(content, '[[:alnum:]]*[[:lower:]][[:upper:]][[:alnum:]]*', 'g') AS found
+        (SELECT string_agg(regexp_replace(regexp_replace(found[1], '([[:upper:]])([[:upper:]][[:lower:]]{2})', '\1 \2', 'g'),
+                                          '([[:lower:][:digit:]])([[:upper:]])', '\1 \2', 'g'), ' ')
+         FROM regexp_matches(content, '[[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2})[[:alnum:]]*', 'g') AS found
          WHERE length(found[1]) <= 128))
     $$;
 
@@ -133,23 +134,28 @@ END
 $$;
 
 -- name: memory_vector
--- The tsvector stored with a memory: of all its text, or of as much as fits.
+-- The tsvector stored with a memory: of all its text, or of as much as fits. Stems that stand in its first 200
+-- characters carry the label A in all their places: a text says at its head what it is about (docs/evaluation.md).
 CREATE FUNCTION memory_vector(config text, content text) RETURNS tsvector
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
     SET search_path FROM CURRENT
     AS $$
+DECLARE
+    head CONSTANT tsvector := text_vector(config, left(content, 200), true);
 BEGIN
-    IF length(content) <= 60000 THEN
-        RETURN text_vector(config, content, true);
+    IF length(content) <= 200 THEN
+        RETURN setweight(head, 'A');
     END IF;
-    RETURN text_vector(config, left(content, indexed_chars(config, content)), true);
+    RETURN setweight(
+        text_vector(config, CASE WHEN length(content) <= 60000 THEN content ELSE left(content, indexed_chars(config, content)) END, true),
+        'A', tsvector_to_array(head));
 END
 $$;
 
 -- name: is_identifier
 -- Whether a token of a text is a name that somebody typed on purpose rather than a word of prose:
 -- digits beside letters ("ERR-4471", "v1.2.3"), four digits or more, a file or host name, snake_case,
--- CamelCase, a handle, a path, three parts joined by hyphens. "1st" and "2nd" are prose.
+-- CamelCase ("KubePod", "SSPDown", but not "PDFs"), a handle, a path, three parts joined by hyphens. "1st" and "2nd" are prose.
 CREATE FUNCTION is_identifier(token text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
     AS $$
@@ -161,7 +167,7 @@ CREATE FUNCTION is_identifier(token text) RETURNS boolean
             OR token ~ '^[@#/~]'
             OR token ~ '/.+/'
             OR token ~ '@[[:alnum:]]'
-            OR token ~ '[[:lower:]][[:upper:]]'
+            OR token ~ '[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}'
             OR token ~ '[[:alnum:]]-[[:alnum:]]+-[[:alnum:]]')
     $$;
 
@@ -189,7 +195,7 @@ BEGIN
         WITH whole AS (
             -- The first test is a cheap sieve: most words of prose carry none of these marks.
             SELECT DISTINCT token FROM tokens_as_typed(folded_text(content)) AS token
-            WHERE token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token)
+            WHERE token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|-.*-' AND is_identifier(token)
         ), parts AS (
             SELECT part FROM whole, regexp_split_to_table(token, '[/:@#\\?&=%+~]+') AS part WHERE token ~ '[/:@#\\?&=%+~]'
             UNION
@@ -205,6 +211,19 @@ BEGIN
 END
 $$;
 
+-- name: memory_identifiers
+-- The identifiers of a memory, lower case: those in its content, and of its id the whole and the parts of a path (a file
+-- name with and without its ending). Of an id no bare number counts: "2021" is no name of a memory.
+CREATE FUNCTION memory_identifiers(id text, content text) RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+    SELECT identifiers_of(content) || coalesce(array_agg(DISTINCT lower(part)), '{}')
+    FROM (SELECT id AS part UNION ALL SELECT regexp_split_to_table(id, '[/:@#\\?&=%+~]+')
+          UNION ALL SELECT regexp_split_to_table(id, '[^[:alnum:]_-]+')) AS p
+    WHERE part !~ '^[[:digit:]]+$' AND is_identifier(part)
+    $$;
+
 -- name: query_identifiers
 -- The identifiers of a query, lower case, as typed only: "ERR-4471" is asked for, not "4471". A query that is one
 -- token counts as an identifier whatever it looks like. At most 16.
@@ -219,12 +238,24 @@ BEGIN
         SELECT coalesce(array_agg(DISTINCT found.name), '{}')
         FROM (SELECT lower(token) AS name
               FROM tokens_as_typed(folded_text(query_text)) AS token
-              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|-.*-' AND is_identifier(token)  -- the sieve of identifiers_of
+              WHERE (token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|-.*-' AND is_identifier(token)  -- the sieve of identifiers_of
                      AND token !~ '^[[:digit:]]+[[:alpha:]]{1,3}$')  -- in a sentence "15m" and "5xx" are quantities
                  OR (length(token) >= 3 AND only_token = token)
               LIMIT 16) AS found);
 END
 $$;
+
+-- name: identifier_parts
+-- The parts of paths and addresses that are identifiers of their own, for names that no memory carries as typed: the
+-- UUID at the end of an address, the file name of a path. Never a bare number: "4471" of "ERR:4471" is another name.
+CREATE FUNCTION identifier_parts(names text[]) RETURNS text[]
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    SET search_path FROM CURRENT
+    AS $$
+    SELECT coalesce(array_agg(DISTINCT part), '{}')
+    FROM unnest(names) AS name, regexp_split_to_table(name, '[/:@#\\?&=%+~]+') AS part
+    WHERE part <> name AND length(part) >= 6 AND part !~ '^[[:digit:]]+$' AND is_identifier(part)
+    $$;
 
 -- name: exact_query
 -- The whole query as a tsquery: all of its words; "phrases" and -exclusions work. Never raises: it reads 8,000

@@ -206,7 +206,7 @@ DECLARE
     -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
     -- long text they say nothing: the relaxed leg counts them.
     least_closeness CONSTANT real := 0.02;
-    names CONSTANT text[] := query_identifiers(query_text);
+    names text[] := query_identifiers(query_text);
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
     carried_names text[] := '{}';
@@ -218,7 +218,7 @@ BEGIN
     INTO words FROM settings AS s;
 
     IF allowed IS NULL THEN
-        IF cardinality(names) > 0 THEN
+        WHILE cardinality(names) > 0 LOOP
             SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)), array_agg(c.name) INTO carriers, weights, carried_names
             FROM (SELECT m.key, n.name, count(*) OVER (PARTITION BY n.name) AS carried
                   FROM unnest(names) AS n(name)
@@ -228,7 +228,9 @@ BEGIN
                         AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
                       ORDER BY i.key DESC LIMIT config.identifier_rows + 1) AS m) AS c
             WHERE c.carried <= config.identifier_rows;
-        END IF;
+            EXIT WHEN carriers IS NOT NULL;
+            names := identifier_parts(names);  -- of what nobody carries as typed
+        END LOOP;
         IF numnode(words) BETWEEN 1 AND most_words THEN
             holders := ARRAY(SELECT m.key FROM memories AS m
                              WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
@@ -264,9 +266,9 @@ BEGIN
     ), scored AS (
         SELECT m.key, m.created_at,
                CASE WHEN m.key = ANY (same_id) THEN 1000 ELSE 0 END + coalesce(c.weight, 0) AS names_score,
-               CASE WHEN m.key = ANY (holders) THEN 1 + ts_rank_cd(m.tsv, words, 1) ELSE 0 END AS words_score,
+               CASE WHEN m.key = ANY (holders) THEN 1 + ts_rank_cd('{0.1,0.1,0.1,0.1}', m.tsv, words, 1) ELSE 0 END AS words_score,
                -- named at its head: the memory is about it, and does not merely mention it
-               EXISTS (SELECT FROM unnest(c.names) AS n(name) WHERE strpos(lower(folded_text(left(m.content, 100))), n.name) > 0) AS is_headed,
+               EXISTS (SELECT FROM unnest(c.names) AS n(name) WHERE strpos(lower(folded_text(m.id || ' ' || left(m.content, 100))), n.name) > 0) AS is_headed,
                CASE WHEN m.key = ANY (same_id) THEN coalesce(c.names, '{}') ELSE c.names END AS identifiers
         FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
         WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
@@ -327,59 +329,49 @@ END
 $$;
 
 -- name: read_stems
--- One row per stem to look for, rarest first, with how many visible memories hold it and its idf (as BM25 counts it).
--- Stems that no statistics know are counted on the spot, up to 300; words that stand nowhere (four at most, the longest)
--- are matched against the visible vocabulary, and their near misses count for less.
-CREATE FUNCTION read_stems(query_text text, memories_in_scope bigint, config fusion_config) RETURNS SETOF query_stem
-    LANGUAGE plpgsql STABLE ROWS 10
+-- The stems that the relaxed leg looks for: of the query the `relaxed_stems` rarest, and near misses in spelling of those
+-- that no visible memory holds.
+CREATE FUNCTION read_stems(query_text text, memories_in_scope bigint, config fusion_config) RETURNS query_stem[]
+    LANGUAGE plpgsql STABLE
     SET search_path FROM CURRENT
     AS $$
 DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     stems text[];
+    read query_stem[];
 BEGIN
-    -- Of a pasted text the 256 longest stems are looked up: long words are the rarer ones.
-    stems := ARRAY(
-        SELECT q.stem
-        FROM settings AS s,
-             unnest(tsvector_to_array(text_vector(s.text_config, query_text, false)
-                                      || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))) AS q(stem)
-        ORDER BY length(q.stem) DESC, q.stem LIMIT 256);
-    RETURN QUERY
-    WITH known AS (
-        -- united rather than joined: a pasted text has a thousand stems
-        SELECT u.stem, sum(u.df) AS df
-        FROM (SELECT q.stem, NULL::integer AS df FROM unnest(stems) AS q(stem)
-              UNION ALL
-              SELECT t.stem, t.df FROM terms AS t
-              WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = ANY (stems)) AS u
-        GROUP BY u.stem
-    ), rarest AS MATERIALIZED (
-        SELECT k.stem, stem_query(k.stem) AS wanted, k.df::bigint AS df
-        FROM known AS k ORDER BY k.df NULLS FIRST, length(k.stem) DESC, k.stem LIMIT config.relaxed_stems
-    ), counted AS MATERIALIZED (
-        SELECT r.stem, r.wanted, coalesce(r.df, (
-                   SELECT count(*) FROM (SELECT FROM memories AS m
-                                         WHERE m.org = v_org AND m.tsv @@ r.wanted AND m.invalidated_at IS NULL
-                                           AND (m.visibility = 'shared' OR m.owner = v_user) LIMIT 300) AS found)) AS df
-        FROM rarest AS r
-    ), asked AS (
-        SELECT c.stem, c.stem AS asked, c.wanted, c.df, ln(1 + (greatest(memories_in_scope, c.df) - c.df + 0.5) / (c.df + 0.5)) AS idf
-        FROM counted AS c
-    ), near_misses AS (
-        SELECT n.near, a.stem, stem_query(n.near), n.df, a.idf * config.near_miss_penalty * n.similarity
-        FROM (SELECT u.* FROM asked AS u
-              -- never a number: ids one digit apart are other ids
-              WHERE u.df = 0 AND length(u.stem) >= 4 AND u.stem !~ '[0-9]' AND config.near_miss_penalty > 0
-                AND cardinality(stems) <= 64  -- a pasted text has words enough
-              ORDER BY length(u.stem) DESC, u.stem LIMIT 4) AS a
-        CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n
-    )
-    SELECT * FROM asked
-    UNION ALL
-    SELECT * FROM near_misses
-    ORDER BY 4, 1;
+    SELECT tsvector_to_array(text_vector(s.text_config, query_text, false)
+                             || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))
+    INTO stems FROM settings AS s;
+    IF cardinality(stems) > 256 THEN
+        -- Of a pasted text the 256 longest stems are looked up: long words are the rarer ones.
+        stems := ARRAY(SELECT q.stem FROM unnest(stems) AS q(stem) ORDER BY length(q.stem) DESC, q.stem LIMIT 256);
+    END IF;
+    read := ARRAY(
+        SELECT ROW(c.stem, c.stem, c.wanted, c.df, ln(1 + (greatest(memories_in_scope, c.df) - c.df + 0.5) / (c.df + 0.5)))::query_stem
+        FROM (SELECT r.stem, r.wanted, coalesce(r.df, (
+                         -- not counted since the last refresh
+                         SELECT count(*) FROM (SELECT FROM memories AS m
+                                               WHERE m.org = v_org AND m.tsv @@ r.wanted AND m.invalidated_at IS NULL
+                                                 AND (m.visibility = 'shared' OR m.owner = v_user) LIMIT 300) AS found)) AS df
+              FROM (SELECT q.stem, stem_query(q.stem) AS wanted,
+                           (SELECT sum(t.df) FROM terms AS t
+                            WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = q.stem) AS df
+                    FROM unnest(stems) AS q(stem)
+                    ORDER BY 3 NULLS FIRST, length(q.stem) DESC, q.stem LIMIT config.relaxed_stems) AS r
+              OFFSET 0) AS c);
+    IF config.near_miss_penalty > 0 AND cardinality(stems) <= 64  -- a pasted text has words enough
+       AND EXISTS (SELECT FROM unnest(read) AS u WHERE u.df = 0) THEN
+        read := read || ARRAY(
+            SELECT ROW(n.near, a.stem, stem_query(n.near), n.df, a.idf * config.near_miss_penalty * n.similarity)::query_stem
+            FROM (SELECT u.* FROM unnest(read) AS u
+                  -- never a number: ids one digit apart are other ids
+                  WHERE u.df = 0 AND length(u.stem) >= 4 AND u.stem !~ '[0-9]'
+                  ORDER BY length(u.stem) DESC, u.stem LIMIT 4) AS a
+            CROSS JOIN LATERAL similar_stems(a.stem, config.near_miss_similarity) AS n);
+    END IF;
+    RETURN read;
 END
 $$;
 
@@ -414,6 +406,8 @@ $$;
 --
 -- BM25 from a tsvector: ts_rank of one lexeme is H(tf) / (pi^2/6), H(tf) = 1 + 1/4 + ... + 1/tf^2, so that
 -- tf = round(1 / ((pi^2/6) (1 - rank)) - 1/2), exact for every tf that a tsvector holds (test_text_sql.py).
+-- A stem of the text's head (label A, in all its places) weighs 1 in that rank and any other 1/2, which halves it: rank
+-- is 0.61 to 1 for the one and 0.30 to 0.5 for the other. Standing in the head counts as two occurrences more.
 CREATE FUNCTION relaxed_leg(query_text text, pool integer, allowed bigint[], config fusion_config) RETURNS SETOF relaxed_match
     LANGUAGE plpgsql STABLE ROWS 40
     SET search_path FROM CURRENT
@@ -429,17 +423,17 @@ DECLARE
     query_idf double precision;
     at_home boolean;  -- most of the query's words are known here
 BEGIN
-    SELECT * INTO size FROM scope_size();
-    stems := ARRAY(SELECT s FROM read_stems(query_text, size.memories, config) AS s);
-    SELECT sum(s.idf), count(*) FILTER (WHERE s.df > 0) * 2 >= count(*) OR sum(s.idf) FILTER (WHERE s.df > 0) * 2 >= sum(s.idf)
-    INTO query_idf, at_home FROM unnest(stems) AS s WHERE s.stem = s.asked;
-    proposing := ARRAY(
-        SELECT s.wanted
-        FROM (SELECT u.wanted, row_number() OVER rarest AS n, sum(u.df) OVER rarest AS proposals
-              FROM unnest(stems) AS u WHERE u.df > 0
-              WINDOW rarest AS (ORDER BY u.df, u.stem)) AS s
-        WHERE s.n <= 2 OR s.proposals <= config.relaxed_proposals);
-    IF cardinality(proposing) = 0 THEN
+    size := scope_size();
+    stems := read_stems(query_text, size.memories, config);
+    SELECT sum(s.idf) FILTER (WHERE s.stem = s.asked),
+           count(*) FILTER (WHERE s.stem = s.asked AND s.df > 0) * 2 >= count(*) FILTER (WHERE s.stem = s.asked)
+           OR sum(s.idf) FILTER (WHERE s.stem = s.asked AND s.df > 0) * 2 >= sum(s.idf) FILTER (WHERE s.stem = s.asked),
+           array_agg(s.wanted) FILTER (WHERE s.df > 0 AND (s.n <= 2 OR s.proposals <= config.relaxed_proposals))
+    INTO query_idf, at_home, proposing
+    FROM (SELECT u.*, row_number() OVER rarest AS n, sum(u.df::integer) OVER rarest AS proposals
+          FROM unnest(stems) AS u
+          WINDOW rarest AS (PARTITION BY u.df > 0 ORDER BY u.df, u.stem)) AS s;
+    IF proposing IS NULL THEN
         RETURN;
     END IF;
     IF allowed IS NULL THEN
@@ -458,19 +452,20 @@ BEGIN
 
     RETURN QUERY
     WITH documents AS MATERIALIZED (
-        -- setweight makes one plain copy of the tsvector: else every ts_rank below would decompress it again
-        SELECT m.key, m.created_at, setweight(m.tsv, 'D') AS tsv,
+        -- || makes one plain copy of the tsvector: else every ts_rank below would decompress it again
+        SELECT m.key, m.created_at, m.tsv || '' AS tsv,
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM memories AS m
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
     ), ranked AS (
         -- one row per document and stem; OFFSET 0 keeps ts_rank from being computed for every use of it
-        SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{1,1,1,1}', d.tsv, s.wanted)::double precision AS rank
+        SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{0.5,0.5,0.5,1}', d.tsv, s.wanted)::double precision AS rank
         FROM documents AS d CROSS JOIN unnest(stems) AS s
         OFFSET 0
     ), matched AS (
         SELECT r.key, r.created_at, r.saturation, r.stem, r.idf,
-               greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5)) AS tf
+               CASE WHEN r.rank > 0.55 THEN 2 + greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5))
+                    ELSE greatest(1, round(1 / (1.6449340668482264 * (1 - 2 * r.rank)) - 0.5)) END AS tf
         FROM ranked AS r WHERE r.rank > 0.1
         OFFSET 0
     ), scored AS (

@@ -73,13 +73,13 @@ BEGIN
         UNION ALL
         SELECT m.key, o.name, m.score
         FROM others AS o CROSS JOIN LATERAL (
-            SELECT i.key, ts_rank_cd(i.tsv, o.wanted, 1)::double precision AS score
+            SELECT i.key, ts_rank_cd('{0.1,0.1,0.1,0.1}', i.tsv, o.wanted, 1)::double precision AS score
             FROM memories AS i
             WHERE i.org = v_org AND i.tsv @@ o.wanted AND i.invalidated_at IS NULL AND (i.visibility = 'shared' OR i.owner = v_user)
             ORDER BY i.key DESC LIMIT 500) AS m
         WHERE allowed IS NULL AND numnode(o.wanted) > 0
         UNION ALL
-        SELECT m.key, o.name, ts_rank_cd(m.tsv, o.wanted, 1)
+        SELECT m.key, o.name, ts_rank_cd('{0.1,0.1,0.1,0.1}', m.tsv, o.wanted, 1)
         FROM others AS o JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ o.wanted
              AND (m.visibility = 'shared' OR m.owner = v_user)
         WHERE allowed IS NOT NULL

@@ -62,7 +62,7 @@ BEGIN
     RETURN QUERY
     SELECT (q.n - 1)::integer, s.stem, s.asked, s.df, s.idf
     FROM unnest(query_texts) WITH ORDINALITY AS q(text, n)
-    CROSS JOIN LATERAL read_stems(left(coalesce(q.text, ''), 20000), (SELECT z.memories FROM scope_size() AS z), config) AS s
+    CROSS JOIN LATERAL unnest(read_stems(left(coalesce(q.text, ''), 20000), (SELECT z.memories FROM scope_size() AS z), config)) AS s
     ORDER BY 1, s.df, s.stem;
 END
 $$;
