@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measured import model_of
+from measured import model_of, spread_evenly
 
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
@@ -334,7 +334,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; else a database of its own is made")
     parser.add_argument("--budgets", nargs="+", type=int, default=list(BUDGETS))
-    parser.add_argument("--queries", type=int, help="only the first so many judged queries")
+    parser.add_argument("--queries", type=int, help="only so many judged queries, evenly spread")
     given = parser.parse_args()
     suites = [_prepared(suite, given.kind, given.queries) for suite in open_suites(given.folders)]
     with tempfile.TemporaryDirectory() as folder:
@@ -353,7 +353,7 @@ def main() -> None:
 
 def _prepared(suite: Suite, kind: str | None, most: int | None) -> Suite:
     documents = suite.documents if kind is None else tuple(replace(each, kind=kind) for each in suite.documents)
-    return replace(suite, documents=documents, queries=suite.judged[:most])
+    return replace(suite, documents=documents, queries=spread_evenly(suite.judged, most))
 
 
 if __name__ == "__main__":

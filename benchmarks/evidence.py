@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from measured import database_of, model_of
+from measured import database_of, model_of, spread_evenly
 
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
@@ -49,7 +49,7 @@ def abstained(words: Sequence[str]) -> float:
     return sum(word in WORDS[:2] for word in words) / len(words)
 
 
-def report(suites: Sequence[Suite], store: MemoryStore, laboratory: Laboratory, *, size: int) -> None:
+def report(suites: Sequence[Suite], store: MemoryStore, laboratory: Laboratory, *, size: int, most: int | None) -> None:
     """Print the table of these suites."""
     print(
         "| corpus | questions | number | none | weak | medium | strong | none or weak |\n|---|---|--:|--:|--:|--:|--:|--:|"
@@ -57,7 +57,7 @@ def report(suites: Sequence[Suite], store: MemoryStore, laboratory: Laboratory, 
     own: list[float] = []
     foreign: list[float] = []
     for suite in suites:
-        words = said(replace(suite, queries=tuple(suite.judged)), store, laboratory)
+        words = said(replace(suite, queries=spread_evenly(suite.judged, most)), store, laboratory)
         own.append(abstained(words))
         print(row(suite.name, "its own", words), flush=True)
         for other in suites:
@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; a built-in Postgres if left out")
     parser.add_argument("--size", type=int, default=100, help="questions taken of each other suite, at most")
+    parser.add_argument("--queries", type=int, help="only so many judged queries of each suite, evenly spread")
     parser.add_argument("--calibrate", action="store_true", help="fit evidence to these suites first, and record it")
     given = parser.parse_args()
     suites = open_suites(given.suites, only=given.only)
@@ -98,7 +99,7 @@ def main() -> None:
             print("recorded:", apply_evidence(laboratory, fit_evidence(samples)))
         with MemoryStore.connect(conninfo, embedder=embedder) as store:
             print(f"{embedder.space}\n")
-            report(suites, store, laboratory, size=given.size)
+            report(suites, store, laboratory, size=given.size, most=given.queries)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from lore_retriever.embeddings import CachedEmbedder, SentenceTransformerEmbedde
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.evaluation.bench import MINILM, named_embedder
 from lore_retriever.evaluation.loaders import load_plain
-from lore_retriever.evaluation.suites import Suite
+from lore_retriever.evaluation.suites import Query, Suite
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -52,3 +53,10 @@ def suite_of(folder: Path, *, one_scope: bool = False) -> Suite:
         documents=tuple(replace(document, scope=None) for document in suite.documents),
         queries=tuple(replace(query, scope=None) for query in suite.queries),
     )
+
+
+def spread_evenly(queries: Sequence[Query], most: int | None) -> tuple[Query, ...]:
+    """At most so many of the queries, from the first to the last."""
+    if most is None or most >= len(queries):
+        return tuple(queries)
+    return tuple(queries[place * len(queries) // most] for place in range(most))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from measured import model_of
+from measured import model_of, spread_evenly
 
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
@@ -151,6 +151,7 @@ def main() -> None:
     parser.add_argument("--model", default="offline", help="offline, minilm, e5, or a sentence-transformers name")
     parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; else a database of its own is made")
+    parser.add_argument("--queries", type=int, help="only so many judged queries, evenly spread")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         embedder = model_of(given.model, given.cache or Path(folder) / "vectors.sqlite")
@@ -162,14 +163,15 @@ def main() -> None:
             store = MemoryStore.embedded(f"{folder}/database", embedder=embedder)
         with store:
             for suite in open_suites(given.folders):
-                report(_timeless(suite), store, spread=given.spread)
+                report(_timeless(suite, given.queries), store, spread=given.spread)
 
 
-def _timeless(suite: Suite) -> Suite:
+def _timeless(suite: Suite, most: int | None) -> Suite:
     def plain(document: Document) -> Document:
         return replace(document, kind=None, created_at=None)
 
-    return replace(suite, documents=tuple(plain(each) for each in suite.documents))
+    documents = tuple(plain(each) for each in suite.documents)
+    return replace(suite, documents=documents, queries=spread_evenly(suite.judged, most))
 
 
 if __name__ == "__main__":
