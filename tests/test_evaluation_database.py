@@ -21,6 +21,7 @@ from lore_retriever.evaluation.runner import (
     baseline_runs,
     code_version,
     evidence_samples,
+    fused_run,
     handwritten_run,
     trial_runs,
 )
@@ -101,6 +102,7 @@ def test_a_suite_is_loaded_once_and_each_scope_by_itself(suite: Suite, store: Me
 def test_the_store_and_a_trial_give_the_same_rankings(suite: Suite, store: MemoryStore, laboratory: Laboratory) -> None:
     asked = ask_store(suite, store, config=laboratory.config())
     fused = trial_runs(suite, laboratory)[0]
+    assert fused_run(suite, laboratory).rankings == fused.rankings
     assert {q.id: asked.ids(q.id) for q in suite.queries} == {q.id: fused.ids(q.id) for q in suite.queries}
     assert asked.latency_ms.keys() == {q.id for q in suite.queries}
     assert asked.evidence["q2"] == "strong"

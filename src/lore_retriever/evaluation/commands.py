@@ -29,6 +29,7 @@ from lore_retriever.evaluation.runner import (
     baseline_runs,
     code_version,
     evidence_samples,
+    fused_run,
     trial_runs,
 )
 from lore_retriever.evaluation.runs import Run, load_runs, save_runs, to_trec
@@ -339,8 +340,7 @@ def _try(
 ) -> Trial:
     found = kept.find(point, suite.name, suite.fingerprint, code_version())
     if found is None:
-        fused = trial_runs(suite, bench.laboratory, config_of(point), k=k)[0]
-        measured = measure(suite, fused)
+        measured = measure(suite, fused_run(suite, bench.laboratory, config_of(point), k=k))
         found = Trial(
             point=point,
             suite=suite.name,

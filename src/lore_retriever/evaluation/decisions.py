@@ -19,7 +19,7 @@ from lore_retriever.evaluation.acceptance import Verdict, compare_settings
 from lore_retriever.evaluation.calibration import Calibration
 from lore_retriever.evaluation.laboratory import Laboratory, rows_of, write_config
 from lore_retriever.evaluation.measures import DEFAULT_MEASURES, measure
-from lore_retriever.evaluation.runner import code_version, trial_runs
+from lore_retriever.evaluation.runner import code_version, fused_run
 from lore_retriever.evaluation.runs import Run
 from lore_retriever.evaluation.suites import Suite
 from lore_retriever.evidence import Evidence
@@ -154,7 +154,7 @@ def recorded_run(suite: Suite, laboratory: Laboratory, config: FusionConfig, *, 
         found = rows_of(cursor, "find_eval_run", key)
     if found and "run" in (found[0]["detail"] or {}):
         return Run.model_validate(found[0]["detail"]["run"])
-    fused = trial_runs(suite, laboratory, config, k=k)[0]
+    fused = fused_run(suite, laboratory, config, k=k)
     record_run(suite, laboratory, fused, config, k=k)
     return fused
 

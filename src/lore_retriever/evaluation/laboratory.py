@@ -92,12 +92,13 @@ class Session:
         """The rows of a statement of `sql/queries`, as the service role until something is asked."""
         return rows_of(self._cursor, name, params)
 
-    def ask(self, query: Query, scope: Scope, *, k: int = 10, vectors: bool = True) -> Answer:
+    def ask(self, query: Query, scope: Scope, *, k: int = 10, vectors: bool = True, places: bool = True) -> Answer:
         """Search as the user role under a scope.
 
         Args:
             k: Hits wanted; each leg's pool is this times `pool_multiplier`.
             vectors: False leaves the vector leg out.
+            places: False leaves `Answer.places` empty, which takes half the time.
         """
         embedded = self._embedder.embed_queries(query.texts) if vectors else None
         asked = {
@@ -111,10 +112,15 @@ class Session:
         place = {"search_path": self._search_path, "role": "lore_user", "space": ""}
         rows_of(self._cursor, "enter_scope", {**place, "org": scope.org, "user": scope.user})
         hits = rows_of(self._cursor, "recall", asked)
-        proposed = rows_of(self._cursor, "leg_places", asked)
-        named = rows_of(self._cursor, "ids_of_keys", {"keys": [row["key"] for row in proposed]})
+        proposed = rows_of(self._cursor, "leg_places", asked) if places else []
+        named = rows_of(self._cursor, "ids_of_keys", {"keys": [row["key"] for row in proposed]}) if places else []
         measured = {row["id"]: (row["similarity"], row["coverage"]) for row in hits}
         return Answer([(row["id"], row["score"]) for row in hits], _places(proposed, named), measured)
+
+    def fused(self, suite: Suite, *, k: int = 10, code_version: str = "") -> Run:
+        """The fused run of a suite by itself."""
+        answers = {q.id: self.ask(q, scope_of(suite, q.scope), k=k, places=False) for q in suite.queries}
+        return self._run(suite, "fused", {each: answer.ranking for each, answer in answers.items()}, code_version)
 
     def runs(self, suite: Suite, *, k: int = 10, code_version: str = "", vectors: bool = True) -> list[Run]:
         """The fused run of a suite, one run for each leg and one for each pair that found anything."""

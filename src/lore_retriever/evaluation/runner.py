@@ -25,7 +25,15 @@ from lore_retriever.windows import split_windows
 if TYPE_CHECKING:
     from lore_retriever.store import MemoryStore
 
-__all__ = ["ask_store", "baseline_runs", "code_version", "evidence_samples", "handwritten_run", "trial_runs"]
+__all__ = [
+    "ask_store",
+    "baseline_runs",
+    "code_version",
+    "evidence_samples",
+    "fused_run",
+    "handwritten_run",
+    "trial_runs",
+]
 
 Progress = Callable[[int], object]
 """Called with how many queries were asked since the last call."""
@@ -78,6 +86,12 @@ def trial_runs(suite: Suite, laboratory: Laboratory, config: FusionConfig | None
     """The fused run under these settings (or those in use), with a run for each leg and each pair of legs."""
     with laboratory.trial(config) as session:
         return session.runs(suite, k=k, code_version=code_version())
+
+
+def fused_run(suite: Suite, laboratory: Laboratory, config: FusionConfig | None = None, *, k: int = 10) -> Run:
+    """The fused run under these settings (or those in use), without what each leg alone found."""
+    with laboratory.trial(config) as session:
+        return session.fused(suite, k=k, code_version=code_version())
 
 
 def baseline_runs(suite: Suite, laboratory: Laboratory) -> list[Run]:
