@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import random
 import struct
 import sys
+import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +43,10 @@ __all__ = ["Access", "AsyncDriver", "Driver", "translated"]
 _log = logging.getLogger("lore_retriever")
 
 MOST_TRIES = 3
-"""Runs of one transaction: deadlocks, serialisation failures and cut connections are tried again."""
+"""Runs of one transaction whose connection was cut."""
+
+MOST_ROUNDS = 6
+"""Runs of one transaction that lost against others: a deadlock, a serialisation failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +145,18 @@ def _was_cut(error: Exception) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in _CUT_STATES
 
 
+def _lost(error: Exception) -> bool:
+    return isinstance(error, pg.DeadlockDetected | pg.SerializationFailure)
+
+
 def _may_retry(error: Exception, tries: int) -> bool:
-    again = isinstance(error, pg.DeadlockDetected | pg.SerializationFailure)
     # A cut connection leaves it open whether the commit arrived. Every write is keyed by id, so doing it again is safe.
-    return (again or _was_cut(error)) and tries < MOST_TRIES
+    return tries < MOST_ROUNDS if _lost(error) else _was_cut(error) and tries < MOST_TRIES
+
+
+def _pause_s(error: Exception, tries: int) -> float:
+    """How long those who lost against each other wait, so that they do not meet again; 0 for any other error."""
+    return random.uniform(0, 0.02 * 2**tries) if _lost(error) else 0.0
 
 
 class NumbersDumper(Dumper):
@@ -267,6 +280,7 @@ class Driver:
                     mended = translated(error)
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
+                time.sleep(_pause_s(error, tries))
                 if _was_cut(error):
                     if self.revive is not None:
                         self.revive()
@@ -340,6 +354,7 @@ class AsyncDriver:
                     mended = translated(error)
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
+                await asyncio.sleep(_pause_s(error, tries))
                 if _was_cut(error):
                     if self.revive is not None:
                         await asyncio.to_thread(self.revive)
