@@ -78,11 +78,11 @@ def _checked(
     return list(items.values()), refused
 
 
-def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item], held: Iterable[str]) -> Body:
+def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item], named: Sequence[str]) -> Body:
     """Ids of the items, and what was there already and says nearly the same as those that changed."""
     similar = yield from look_for_similar(space, changed)
-    if known := list(held):
-        yield Statement("lock_own", {"ids": known})
+    if named:
+        yield Statement("lock_own", {"ids": named})
     given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
     rows = yield Statement("upsert_memories", {"memories": given})
     stored = {row["id"]: row for row in rows}
@@ -147,7 +147,9 @@ def remember_many(
     by_id = {item.id: item for item in [*changed, *same]}
     ordered = [by_id[item.id] for item in items]
     try:
-        ids, similar = yield Transact(lambda: _store(space, ordered, changed, held))
+        ids, similar = yield Transact(
+            lambda: _store(space, ordered, changed, [item.id for item in items] if held else [])
+        )
     except IdTaken as taken:
         yield from _name_taken([item.id for item in items], taken)
     yield from fetch("refresh_statistics")
