@@ -3,8 +3,10 @@
     python benchmarks/search.py                    # 100,000 memories, 200 organisations, 1024 dimensions
     python benchmarks/search.py --memories 20000 --database "host=…"   # an administrator's connection
 
-In one run, wire to wire, alternating: the whole search as an application does it (BEGIN, scope, SELECT recall, COMMIT;
-embedding excluded), the raw scoped vector leg, the raw scoped GIN query (OR of the two rarest stems, 40 rows), SELECT 1.
+In one run, wire to wire, each in a transaction of its own (BEGIN, scope, the statement, COMMIT; embedding excluded): the
+whole search as an application does it, the raw scoped vector leg (no row security), the raw scoped GIN query (OR of the two
+rarest stems, 40 rows; no row security), SELECT 1. Each system takes all questions before the next one does, in every round,
+so that none finds its pages warmed by another; the first round warms up.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from lore_retriever.embeddings.base import EmbeddingSpace
 from lore_retriever.operations.common import halfvec_text
 
 STRATA = (("S", 0, 400), ("M", 400, 2500), ("L", 2500, 10**9), ("ALL", 0, 10**9))
+
+SCOPE = "SELECT set_config('lore.org_id', %s, true), set_config('lore.user_id', %s, true)"
 
 RAW_VECTOR = """
 SELECT key, min(d) FROM (
@@ -94,41 +98,59 @@ def timed(call: Callable[[], object]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
+class Raw:
+    """The parts that no search can do without, as bare statements on a connection that row security does not hold."""
+
+    def __init__(self, conninfo: str, dimensions: int) -> None:
+        self.connection = psycopg.connect(conninfo, autocommit=True)
+        self.connection.execute("SET search_path = lore, public")
+        self.connection.execute("SET enable_seqscan = off")
+        numbers, codes = self.connection.execute("SELECT scan_numbers, code_candidates FROM fusion()").fetchone()
+        self.budget = numbers / dimensions
+        self.candidates = max(80, codes * 384 // max(384, dimensions))
+        self.windows = dict(
+            self.connection.execute("SELECT org, sum(windows)::int FROM scope_statistics GROUP BY org").fetchall()
+        )
+
+    def ask(self, question: Question, statement: str, params: dict[str, Any]) -> None:
+        with self.connection.transaction():
+            self.connection.execute(SCOPE, [question.org, question.user])
+            self.connection.cursor(binary=True).execute(
+                statement, {"org": question.org, "user": question.user, **params}
+            ).fetchall()
+
+    def vector(self, question: Question, numbers: list[float]) -> None:
+        """The vector leg: an exact scan, or codes where the store would use them."""
+        statement = RAW_CODES if self.windows[question.org] > self.budget else RAW_VECTOR
+        self.ask(question, statement, {"vector": halfvec_text(numbers), "candidates": self.candidates})
+
+
 def measure(conninfo: str, asked: list[Question], shape: Shape, rounds: int) -> dict[str, list[tuple[int, float]]]:
-    """Milliseconds of each system for each question, alternating; the first round warms up."""
-    taken: dict[str, list[tuple[int, float]]] = {name: [] for name in ("search", "vector", "gin", "SELECT 1")}
+    """Milliseconds of each system for each question."""
     embedder = VectorsOfTheBenchmark(shape.dimensions)
-    with (
-        MemoryStore.connect(conninfo, embedder=embedder, max_size=1) as store,
-        psycopg.connect(conninfo, autocommit=True) as raw,
-    ):
-        raw.execute("SET search_path = lore, public")
-        raw.execute("SET enable_seqscan = off")
-        stems = [rarest_stems(raw, question) for question in asked]
-        numbers, codes = raw.execute("SELECT scan_numbers, code_candidates FROM fusion()").fetchone()
-        budget = numbers / shape.dimensions
-        windows = dict(raw.execute("SELECT org, sum(windows)::int FROM scope_statistics GROUP BY org").fetchall())
+    raw = Raw(conninfo, shape.dimensions)
+    work = [
+        (question, question.vector.tolist(), {"stems": rarest_stems(raw.connection, question)}) for question in asked
+    ]
+    with MemoryStore.connect(conninfo, embedder=embedder, max_size=1) as store, raw.connection:
+
+        def search(question: Question, numbers: list[float], _: dict[str, Any]) -> None:
+            embedder.next = numbers
+            store.as_user(question.org, question.user).recall(question.text)
+
+        systems: dict[str, Callable[[Question, list[float], dict[str, Any]], None]] = {
+            "search": search,
+            "vector": lambda question, numbers, _: raw.vector(question, numbers),
+            "gin": lambda question, _, stems: raw.ask(question, RAW_GIN, stems),
+            "SELECT 1": lambda question, _, __: raw.ask(question, "SELECT 1", {}),
+        }
+        taken: dict[str, list[tuple[int, float]]] = {name: [] for name in systems}
         for turn in range(rounds + 1):
-            for question, pair in zip(asked, stems, strict=True):
-                embedder.next = question.vector.tolist()
-                params: dict[str, Any] = {
-                    "candidates": max(80, codes * 384 // max(384, shape.dimensions)),
-                    "org": question.org,
-                    "user": question.user,
-                    "stems": pair,
-                    "vector": halfvec_text(embedder.next),
-                }
-                view = store.as_user(question.org, question.user)
-                vector_sql = RAW_CODES if windows[question.org] > budget else RAW_VECTOR
-                times = {
-                    "search": timed(lambda: view.recall(question.text)),  # noqa: B023
-                    "vector": timed(lambda: raw.execute(vector_sql, params).fetchall()),  # noqa: B023
-                    "gin": timed(lambda: raw.execute(RAW_GIN, params).fetchall()),  # noqa: B023
-                    "SELECT 1": timed(lambda: raw.execute("SELECT 1").fetchall()),
-                }
-                if turn:
-                    for name, value in times.items():
-                        taken[name].append((question.memories_in_org, value))
+            for name, system in systems.items():
+                for question, numbers, stems in work:
+                    took = timed(lambda: system(question, numbers, stems))  # noqa: B023
+                    if turn:
+                        taken[name].append((question.memories_in_org, took))
     return taken
 
 
