@@ -62,7 +62,9 @@ def checked_text(text: object, *, what: str, most: int, empty_ok: bool = False) 
         raise InvalidInput(f"{what} has {len(text):,} characters, the most is {most:,}. Split it, or store a summary.")
     if found := _UNSTORABLE.search(text):
         kind = "a NUL character" if found[0] == "\x00" else "a lone surrogate"
-        raise InvalidInput(f"{what} holds {kind} ({found[0]!r}) at position {found.start()}. Remove it before storing.")
+        raise InvalidInput(
+            f"{what} holds {kind} ({found[0]!r}) at position {found.start()}. The database cannot hold it: remove it."
+        )
     return text
 
 
