@@ -14,6 +14,7 @@ from lore_retriever import EmbeddingFailed, EmbeddingSpaceMismatch, InvalidInput
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.draining import embedded
 from lore_retriever.embeddings import Vector
+from lore_retriever.operations import embedding
 from lore_retriever.operations.embedding import EmbedderDown, embed_apart
 from lore_retriever.testing import HashEmbedder
 from support import Face, opened
@@ -210,6 +211,33 @@ def test_a_memory_that_shrinks_keeps_one_window_and_the_old_wording_is_not_found
     assert admin_connection.execute(counts).fetchone() == (2, 2, 0)
     assert "exact" not in {leg for hit in ana.recall("walruses").hits for leg in hit.legs}
     assert ana.recall("now about penguins").hits[0].legs["vector"].value == pytest.approx(1, abs=0.001)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_memory_of_more_windows_than_one_may_have_is_marked_and_shrinks_back(
+    ana: Face,
+    admin: StoreAdmin,
+    moody: Moody,
+    admin_connection: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: bool,
+) -> None:
+    monkeypatch.setattr(embedding, "MAX_WINDOWS", 3)  # 32,768 take a minute
+
+    def stored() -> Any:
+        query = (
+            "SELECT m.partly_embedded, count(v.ordinal) FROM memories AS m LEFT JOIN vectors AS v USING (org, key)"
+            " WHERE m.id = 'm' GROUP BY 1"
+        )
+        return admin_connection.execute(query).fetchall()
+
+    ana.remember_many([NewMemory(content="walrus note. " * 500 + "the okapi at the end", id="m")], embed=at_once)
+    admin.embed(moody)
+    assert stored() == [(True, 3)]
+    assert ana.recall("okapi").hits[0].id == "m"  # by its words
+    assert "exact" in legs(ana, "okapi")
+    ana.update("m", content="walrus note, short")
+    assert stored() == [(False, 1)]
 
 
 def test_several_workers_embed_every_window_once(app_database: str, admin: StoreAdmin, queue: Any) -> None:
