@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import random
 import struct
 import sys
 import time
@@ -36,17 +35,12 @@ from lore_retriever.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
+from lore_retriever.retries import may_retry, pause_s, was_cut
 from lore_retriever.steps import Body, Call, Embed, Numbers, Operation, Row, Statement, Step
 
 __all__ = ["Access", "AsyncDriver", "Driver", "translated"]
 
 _log = logging.getLogger("lore_retriever")
-
-MOST_TRIES = 3
-"""Runs of one transaction whose connection was cut."""
-
-MOST_ROUNDS = 6
-"""Runs of one transaction that lost against others: a deadlock, a serialisation failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,31 +126,6 @@ def _tells_of_a_dropped_space(error: Exception) -> bool:
     if not isinstance(error, pg.ObjectNotInPrerequisiteState | pg.ForeignKeyViolation):
         return False
     return error.diag.constraint_name in ("embedding_space_dropped", "windows_space_fkey", "pending_space_fkey")
-
-
-_CUT_STATES = ("57P01", "57P02", "57P03", "57P05")
-"""SQLSTATEs of a server that shuts down, crashed, is starting, or ended an idle session."""
-
-
-def _was_cut(error: Exception) -> bool:
-    if not isinstance(error, psycopg.OperationalError) or isinstance(error, PoolTimeout | PoolClosed):
-        return False
-    # Without a state it is the wire's own; with another one the server answered, and would answer so again.
-    return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in _CUT_STATES
-
-
-def _lost(error: Exception) -> bool:
-    return isinstance(error, pg.DeadlockDetected | pg.SerializationFailure)
-
-
-def _may_retry(error: Exception, tries: int) -> bool:
-    # A cut connection leaves it open whether the commit arrived. Every write is keyed by id, so doing it again is safe.
-    return tries < MOST_ROUNDS if _lost(error) else _was_cut(error) and tries < MOST_TRIES
-
-
-def _pause_s(error: Exception, tries: int) -> float:
-    """How long those who lost against each other wait, so that they do not meet again; 0 for any other error."""
-    return random.uniform(0, 0.02 * 2**tries) if _lost(error) else 0.0
 
 
 class NumbersDumper(Dumper):
@@ -276,12 +245,12 @@ class Driver:
                 with self.pool.connection() as connection, connection.transaction():
                     return _run(connection, body(), access)
             except Exception as error:
-                if not _may_retry(error, tries):
+                if not may_retry(error, tries):
                     mended = translated(error)
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
-                time.sleep(_pause_s(error, tries))
-                if _was_cut(error):
+                time.sleep(pause_s(error, tries))
+                if was_cut(error):
                     if self.revive is not None:
                         self.revive()
                     self.pool.check()  # a restarted server has cut the others, too
@@ -350,12 +319,12 @@ class AsyncDriver:
                 async with self.pool.connection() as connection, connection.transaction():
                     return await _arun(connection, body(), access)
             except Exception as error:
-                if not _may_retry(error, tries):
+                if not may_retry(error, tries):
                     mended = translated(error)
                     raise mended from (None if mended is error else error)
                 _log.info("transaction tried again after %s", type(error).__name__)
-                await asyncio.sleep(_pause_s(error, tries))
-                if _was_cut(error):
+                await asyncio.sleep(pause_s(error, tries))
+                if was_cut(error):
                     if self.revive is not None:
                         await asyncio.to_thread(self.revive)
                     await self.pool.check()

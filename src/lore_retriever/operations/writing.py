@@ -78,11 +78,11 @@ def _checked(
     return list(items.values()), refused
 
 
-def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item], named: Sequence[str]) -> Body:
+def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item], known: Sequence[str]) -> Body:
     """Ids of the items, and what was there already and says nearly the same as those that changed."""
     similar = yield from look_for_similar(space, changed)
-    if named:
-        yield Statement("lock_own", {"ids": named})
+    if known:
+        yield Statement("lock_own", {"ids": known})
     given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
     rows = yield Statement("upsert_memories", {"memories": given})
     stored = {row["id"]: row for row in rows}
