@@ -651,6 +651,7 @@ DECLARE
     words tsquery;
     -- Nodes of a tsquery beyond which no memory is asked for all words: the relaxed leg knows a pasted text by its rarest.
     most_words CONSTANT integer := 64;
+    most_chars CONSTANT integer := 4000;  -- a longer text has more words than that, and need not be read to know it
     -- All words count as the whole query where they stand together: with weights 1, ts_rank_cd is the sum of
     -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
     -- long text they say nothing: the relaxed leg counts them.
@@ -662,9 +663,11 @@ DECLARE
     same_id bigint[];
     holders bigint[];
 BEGIN
-    SELECT CASE WHEN s.next_text_config IS NULL THEN exact_query(s.text_config, query_text)
-                ELSE exact_query(s.text_config, query_text) || exact_query(s.next_text_config, query_text) END
-    INTO words FROM settings AS s;
+    IF length(query_text) <= most_chars THEN
+        SELECT CASE WHEN s.next_text_config IS NULL THEN exact_query(s.text_config, query_text)
+                    ELSE exact_query(s.text_config, query_text) || exact_query(s.next_text_config, query_text) END
+        INTO words FROM settings AS s;
+    END IF;
 
     IF allowed IS NULL THEN
         WHILE cardinality(names) > 0 LOOP
@@ -1935,7 +1938,7 @@ DECLARE
     v_now CONSTANT timestamptz := now();
     size record;
     stems query_stem[];
-    proposing tsquery[];
+    proposing query_stem[];
     proposed bigint[];
     query_idf double precision;
     at_home boolean;  -- most of the query's words are known here
@@ -1945,7 +1948,7 @@ BEGIN
     SELECT sum(s.idf) FILTER (WHERE s.stem = s.asked),
            count(*) FILTER (WHERE s.stem = s.asked AND s.df > 0) * 2 >= count(*) FILTER (WHERE s.stem = s.asked)
            OR sum(s.idf) FILTER (WHERE s.stem = s.asked AND s.df > 0) * 2 >= sum(s.idf) FILTER (WHERE s.stem = s.asked),
-           array_agg(s.wanted) FILTER (WHERE s.df > 0 AND (s.n <= 2 OR s.proposals <= config.relaxed_proposals))
+           array_agg(ROW(s.stem, s.asked, s.wanted, s.df, s.idf)::query_stem) FILTER (WHERE s.df > 0 AND (s.n <= 2 OR s.proposals <= config.relaxed_proposals))
     INTO query_idf, at_home, proposing
     FROM (SELECT u.*, row_number() OVER rarest AS n, sum(u.df::integer) OVER rarest AS proposals
           FROM unnest(stems) AS u
@@ -1955,11 +1958,13 @@ BEGIN
     END IF;
     IF allowed IS NULL THEN
         proposed := ARRAY(
-            SELECT m.key FROM unnest(proposing) AS p(wanted) CROSS JOIN LATERAL (
+            SELECT m.key FROM unnest(proposing) AS p CROSS JOIN LATERAL (
                 SELECT i.key FROM memories AS i
                 WHERE i.org = v_org AND i.tsv @@ p.wanted AND i.invalidated_at IS NULL
                   AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
-                ORDER BY i.key DESC LIMIT 2000) AS m);
+                ORDER BY i.key DESC LIMIT 2000) AS m
+            -- where two common words propose thousands: those that hold more of them, then the newest
+            GROUP BY m.key ORDER BY sum(p.idf) DESC, m.key DESC LIMIT config.relaxed_proposals * 2);
     ELSE
         proposed := ARRAY(
             SELECT m.key FROM memories AS m
