@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -33,8 +34,17 @@ auth_type = trust
 auth_file = {folder}/users.txt
 admin_users = postgres
 ignore_startup_parameters = {ignored}
+{prepared}
 logfile = {folder}/log
 """
+
+
+def _without_prepared_statements(program: str) -> str:
+    """Newer versions may keep prepared statements themselves, older ones do not know the setting."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"(\d+)\.(\d+)", said)
+    assert found, said
+    return "max_prepared_statements = 0" if (int(found[1]), int(found[2])) >= (1, 21) else ""
 
 
 class PgBouncer:
@@ -50,7 +60,13 @@ class PgBouncer:
         self._program = program
         values = conninfo_to_dict(conninfo)
         text = INI.format(
-            host=values["host"], port=values["port"], folder=self._folder, listen=PORT, size=size, ignored=ignored
+            host=values["host"],
+            port=values["port"],
+            folder=self._folder,
+            listen=PORT,
+            size=size,
+            ignored=ignored,
+            prepared=_without_prepared_statements(program),
         )
         (self._folder / "users.txt").write_text('"postgres" ""\n"lore_test_app" "app"\n')
         (self._folder / "pgbouncer.ini").write_text(text)
