@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from faulty_wire import FaultyWire, Where
-from lore_retriever import InvalidInput, MemoryStore, NewMemory, NotFound, StoreUnavailable
+from lore_retriever import AsyncMemoryStore, InvalidInput, MemoryStore, NewMemory, NotFound, StoreUnavailable
 from lore_retriever.testing import HashEmbedder
 from support import as_application, kept_database, opened
 
@@ -161,3 +163,18 @@ def test_a_server_that_only_reads_says_where_writes_go(application: str) -> None
         for write in (lambda: ana.remember("x"), lambda: ana.forget_many(["x"]), lambda: ana.add_alias("a", "b")):
             with pytest.raises(StoreUnavailable, match="target_session_attrs=read-write"):
                 write()
+
+
+async def test_a_server_that_hangs_holds_no_task_beyond_its_time_out(application: str, wire: FaultyWire) -> None:
+    goes_on = threading.Event()
+    async with AsyncMemoryStore.connect(wire.conninfo, embedder=HashEmbedder(32), max_size=2) as store:
+        ana = store.as_user("hanging", "ana")
+        await ana.remember("the walrus census", id="m")
+        wire.cut(b"recall(", "after", then=lambda: goes_on.wait(60))
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await ana.recall("walrus")
+        assert time.monotonic() - began < 20
+        assert (await ana.recall("walrus")).hits[0].id == "m"
+        goes_on.set()
