@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 import psycopg
+import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lore_retriever._postgres.install import server_account
@@ -56,7 +57,10 @@ class PgBouncer:
         self._account = account = server_account(server.path / "data")
         self._folder = Path(tempfile.mkdtemp(prefix="pooler-"))
         program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
-        assert program, "these tests need PgBouncer: apt-get install pgbouncer, or your system's package of it"
+        if program is None:
+            missing = "needs PgBouncer: apt-get install pgbouncer, or your system's package of it"
+            assert "CI" not in os.environ, f"this test {missing}"  # what a newcomer may lack, CI has
+            pytest.skip(missing)
         self._program = program
         values = conninfo_to_dict(conninfo)
         text = INI.format(
