@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lore_retriever.evidence import Evidence
+from lore_retriever.evidence import Evidence, is_name
 from lore_retriever.steps import Row
 from lore_retriever.types import Hit, LegMatch, LegName, Memory, Recall, Strength
 
@@ -27,7 +27,7 @@ def _legs(row: Row) -> dict[LegName, LegMatch]:
     return legs
 
 
-def _hit(row: Row, rank: int, evidence: Evidence) -> Hit:
+def _hit(row: Row, rank: int, evidence: Evidence, asked_names: Sequence[bool]) -> Hit:
     return Hit(
         id=row["id"],
         rank=rank,
@@ -53,6 +53,7 @@ def _hit(row: Row, rank: int, evidence: Evidence) -> Hit:
             coverage=row["coverage"],
             exact_score=row["exact_score"],
             alias=row["alias"],
+            asked_name=asked_names[row["query_no"]] if asked_names else False,
         ),
     )
 
@@ -61,7 +62,8 @@ def recall_from_rows(
     rows: Sequence[Row], *, recall_id: str, queries: tuple[str, ...], degraded: str | None, evidence: Evidence
 ) -> Recall:
     """The rows of `recall`, in their order, as a `Recall`."""
-    hits = tuple(_hit(row, rank, evidence) for rank, row in enumerate(rows, start=1))
+    names = [is_name(query) for query in queries]
+    hits = tuple(_hit(row, rank, evidence, names) for rank, row in enumerate(rows, start=1))
     return Recall(
         id=recall_id,
         queries=queries,
