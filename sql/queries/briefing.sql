@@ -44,20 +44,28 @@ ORDER BY l.place, m.created_at DESC, m.key DESC
 
 -- name: briefing_details
 -- One row per hit that is still there: what a search does not return of it; the first `chars` characters of those that may
--- be shown whole; and, where it is sought, the window closest to the query that found it.
+-- be shown whole; and, where it is sought, the window closest to the query that found it. Of a hit that matches the query
+-- `named` exactly: among the windows that hold most of its identifiers; none where it has no identifier, since then all
+-- of its words stand together in the window that the search has chosen.
 WITH space AS MATERIALIZED (
     SELECT (searched_space()).space AS number
 )
 SELECT m.id, m.owner, m.owner = scope_user() AS is_own, m.source, m.trust, left(m.content, g.chars) AS whole,
        c.window_start, substr(m.content, c.window_start + 1, c.window_end - c.window_start) AS window_text
-FROM unnest(%(owners)s::text[], %(ids)s::text[], %(chars)s::integer[], %(sought)s::text[]) AS g(owner, id, chars, sought)
+FROM unnest(%(owners)s::text[], %(ids)s::text[], %(chars)s::integer[], %(sought)s::text[], %(named)s::text[])
+     AS g(owner, id, chars, sought, named)
 JOIN memories AS m ON m.org = scope_org() AND m.owner = g.owner AND m.id = g.id
 LEFT JOIN LATERAL (
     SELECT w.window_start, w.window_end
     FROM space AS s
     JOIN vectors AS v ON v.org = scope_org() AND v.space = s.number AND v.key = m.key
     JOIN windows AS w ON w.org = scope_org() AND w.space = s.number AND w.key = m.key AND w.ordinal = v.ordinal
-    WHERE g.sought IS NOT NULL
-    ORDER BY v.embedding <#> g.sought::halfvec, v.ordinal
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS number
+        FROM unnest(query_identifiers(g.named)) AS n(name)
+        WHERE strpos(lower(folded_text(substr(m.content, w.window_start + 1, w.window_end - w.window_start))), n.name) > 0
+    ) AS held
+    WHERE g.sought IS NOT NULL AND (g.named IS NULL OR cardinality(query_identifiers(g.named)) > 0)
+    ORDER BY held.number DESC, v.embedding <#> g.sought::halfvec, v.ordinal
     LIMIT 1
 ) AS c ON true

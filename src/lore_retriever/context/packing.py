@@ -1,7 +1,7 @@
 """Fits memories into a budget of tokens. Pure and deterministic.
 
 A budget decides how much of each memory is shown, never which comes first. Within a section the first memories are
-shown at length, the next as passages, the last as lines; one that does not fit even as a line is left out, and the
+shown whole or at length, the next as passages, the last as lines; one that does not fit even as a line is left out, and the
 next is tried. Past half of the budget a short memory is not cut to a line before the next ones have been tried: its label
 would cost as much as what is left of it says. What is left over then lengthens the first ones.
 """
@@ -21,7 +21,7 @@ __all__ = ["LINES", "LISTED", "RANKED", "Packer", "Placed", "Shares"]
 Shares = Sequence[tuple[Detail, float]]
 """Details from long to short, each with the share of the section's budget at which it ends."""
 
-RANKED: Shares = (("excerpt", 0.85), ("passage", 0.97), ("line", 1.0))
+RANKED: Shares = (("full", 0.5), ("excerpt", 0.85), ("passage", 0.97), ("line", 1.0))
 LISTED: Shares = (("excerpt", 0.6), ("passage", 0.9), ("line", 1.0))
 LINES: Shares = (("line", 1.0),)
 

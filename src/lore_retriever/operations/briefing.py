@@ -120,20 +120,24 @@ def _read(search: Mapping[str, Any] | None, lists: Mapping[str, Any], most_chars
             "ids": [row["id"] for row in hits],
             "chars": chars,
             "sought": [_sought(row, vectors) for row in hits],
+            "named": [_named(row, (search or {})["queries"]) for row in hits],
         }
         details = yield Statement("briefing_details", params)
     return _Found(hits, listed, details)
 
 
 def _sought(row: Row, vectors: Sequence[str | None]) -> str | None:
-    """The query's vector, for a long hit whose excerpt no exact match has chosen: its closest window is shown instead.
+    """The query's vector, for a long hit: its closest window is shown instead of the one that holds most of the words.
 
     A window chosen for its words holds the query's stems; the closest one is nearer to what was meant. Ops runbooks,
     closest passages inside at 2,000 tokens: 0.850 with the words' window, 0.890 with the closest.
     """
-    if not row["truncated"] or row["exact_rank"] is not None or not vectors:
-        return None
-    return vectors[row["query_no"]]
+    return vectors[row["query_no"]] if row["truncated"] and vectors else None
+
+
+def _named(row: Row, queries: Sequence[str]) -> str | None:
+    """The query, for a hit that matches it exactly: of its windows, those come first that hold the query's identifiers."""
+    return queries[row["query_no"]] if row["truncated"] and row["exact_rank"] is not None else None
 
 
 def _candidates(found: _Found, result: Recall) -> tuple[list[Candidate], list[tuple[str, SectionName]]]:
