@@ -97,6 +97,16 @@ def test_half_lives_are_those_documented(admin: str) -> None:
     }
 
 
+def test_floors_are_those_documented(admin: str) -> None:
+    with as_service(admin) as connection:
+        floors = dict(connection.execute("SELECT kind, recency_floor FROM kinds WHERE kind <> 'document'").fetchall())
+    assert {kind: floor for kind, floor in floors.items() if floor != 0.95} == {
+        "episode": 0.85,
+        "task": 0.8,
+        "open-question": 0.8,
+    }
+
+
 def test_a_future_date_counts_as_now(ana: Memories, admin: str, org: str) -> None:
     remember(ana, {"a": "walrus"}, kind="task", created_at=datetime.now(UTC) + timedelta(days=300))
     assert [row["recency"] for row in recall(admin, org, "walrus")] == [1]
@@ -109,7 +119,7 @@ def test_recency_counts_from_the_last_change_of_the_text(ana: Memories, admin: s
     ana.update("b", metadata={"seen": True})
     recency = {row["id"]: row["recency"] for row in recall(admin, org, "walrus")}
     assert recency["a"] == pytest.approx(1, abs=1e-4)
-    assert recency["b"] == pytest.approx(0.85)  # one half-life: 0.5, below the floor
+    assert recency["b"] == pytest.approx(0.8)  # one half-life: 0.5, below the floor
 
 
 def test_reinforcement_multiplies(ana: Memories, admin: str, org: str) -> None:

@@ -97,7 +97,7 @@ def test_sql_python_and_the_command_line_give_one_order(filled: Memories, app_da
 def test_every_score_is_what_ranks_age_and_votes_make_by_hand(filled: Memories) -> None:
     as_of = datetime.now(UTC)
     found = filled.recall(QUERY, limit=20, as_of=as_of)
-    floors = dict.fromkeys(KINDS, 0.85)
+    floors = {"decision": 0.95, "fact": 0.95, "episode": 0.85, "task": 0.8}
     half_lives = {"decision": 3650, "fact": 365, "episode": 30, "task": 14}
     multiplied = 0
     for hit in found.hits:

@@ -53,9 +53,12 @@ CREATE TABLE kinds (
     half_life_days double precision CHECK (half_life_days > 0),
     recency_floor  double precision NOT NULL DEFAULT 0.85 CHECK (recency_floor BETWEEN 0 AND 1)
 );
-INSERT INTO kinds (kind, half_life_days) VALUES
-    ('decision', 3650), ('convention', 3650), ('preference', 1825), ('reference', 1825), ('runbook', 1825),
-    ('gotcha', 1095), ('fact', 365), ('episode', 30), ('task', 14), ('open-question', 14), ('document', NULL), ('', 365);
+-- Floors by measurement (benchmarks/recency.py): the faster a kind fades, the more of its memories lie at the floor, and
+-- the lower it must be for the newer of two alike to come first.
+INSERT INTO kinds (kind, half_life_days, recency_floor) VALUES
+    ('decision', 3650, 0.95), ('convention', 3650, 0.95), ('preference', 1825, 0.95), ('reference', 1825, 0.95), ('runbook', 1825, 0.95),
+    ('gotcha', 1095, 0.95), ('fact', 365, 0.95), ('episode', 30, 0.85), ('task', 14, 0.8), ('open-question', 14, 0.8),
+    ('document', NULL, 1), ('', 365, 0.95);
 
 -- name: embedding_space
 -- One row per model that made vectors here. One space is active; another may be building beside it, others are kept
