@@ -230,6 +230,15 @@ class TestBudget:
         assert made.items[0].text == text
         assert (made.items[0].detail, made.items[0].truncated) == ("full", False)
 
+    def test_the_first_hits_come_whole_within_half_of_the_budget_though_others_wait(self) -> None:
+        long = "gateway section, told at length. " * 50
+        candidates = [memory(f"m{n}", f"{n}: {long}") for n in range(12)]
+        details = [item.detail for item in briefing(candidates, 2200).items]
+        assert details[:2] == ["full", "full"]
+        assert "full" not in details[2:]
+        assert len(details) > 4
+        assert briefing(candidates, 700).items[0].detail == "excerpt"
+
     def test_pinned_memories_leave_room_for_what_was_asked(self) -> None:
         pinned = [memory(f"p{n}", f"rule {n}: " + "words " * 100, "pinned") for n in range(30)]
         made = briefing([*pinned, memory("hit", "gateway answer")], 800)

@@ -119,6 +119,17 @@ def test_a_long_hit_comes_in_the_window_that_answers_and_whole_where_there_is_ro
     assert (large.items[0].text, large.items[0].detail) == (text, "full")
 
 
+@pytest.mark.parametrize("place", [0, 20, 39])
+def test_a_long_hit_that_carries_the_name_asked_for_comes_in_a_window_that_holds_it(ana: Any, place: int) -> None:
+    parts = [f"Section {n} of the gateway's runbook, which tells of restarts and of leases. " * 4 for n in range(40)]
+    parts[place] += "The code is ERR-4471. "
+    ana.remember("\n\n".join(parts), id="long")
+    for query in ("ERR-4471", "why did ERR-4471 come back after the gateway restarts"):
+        (item,) = ana.build_context(query, max_tokens=600, count_tokens=lambda text: len(text) // 4).items
+        assert item.truncated
+        assert "ERR-4471" in item.text
+
+
 def test_a_hundred_long_hits_fit_and_lose_nothing(ana: Any) -> None:
     ana.remember_many([NewMemory(content=f"walrus pool note {n}. " * 90, id=f"w{n}") for n in range(30)])
     made = ana.build_context("walrus pool", max_tokens=1500, count_tokens=lambda text: len(text) // 4)
