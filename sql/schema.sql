@@ -1314,7 +1314,7 @@ ALTER FUNCTION lore.folded_name(name text) OWNER TO lore_owner;
 --
 
 CREATE FUNCTION lore.folded_text(content text) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT CASE WHEN octet_length(content) = length(content) THEN content ELSE normalize(content, NFKC) END $$;
 
 ALTER FUNCTION lore.folded_text(content text) OWNER TO lore_owner;
@@ -1426,7 +1426,7 @@ ALTER FUNCTION lore.fusion() OWNER TO lore_owner;
 --
 
 CREATE FUNCTION lore.has_unsplit_script(content text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$ SELECT octet_length(content) > length(content)
           AND content ~ '[\u0e00-\u0e7f\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]' $$;
 
@@ -1508,7 +1508,7 @@ ALTER FUNCTION lore.indexed_chars(config text, content text) OWNER TO lore_owner
 --
 
 CREATE FUNCTION lore.is_identifier(token text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $_$
     SELECT length(token) BETWEEN 3 AND 256
        AND (   (token ~ '[[:digit:]]' AND token ~ '[[:alpha:]_@./-]' AND token !~* '^[[:digit:]]+(st|nd|rd|th|s|x)$')
@@ -2212,7 +2212,7 @@ ALTER FUNCTION lore.statistics_lock(of_org text, part text) OWNER TO lore_owner;
 --
 
 CREATE FUNCTION lore.stem_query(stem text) RETURNS tsquery
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
     AS $$
     SELECT ('''' || replace(replace(stem, '\', '\\'), '''', '''''') || ''''
             || CASE WHEN length(stem) = 1 AND octet_length(stem) > 2 THEN ':*' ELSE '' END)::tsquery

@@ -21,7 +21,7 @@ SET LOCAL ROLE lore_owner;
 -- name: folded_text
 -- The text with compatibility forms folded (full-width letters, ligatures); ASCII returns at once.
 CREATE FUNCTION folded_text(content text) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE  -- not STRICT, else it would not be inlined
     AS $$ SELECT CASE WHEN octet_length(content) = length(content) THEN content ELSE normalize(content, NFKC) END $$;
 
 -- name: text_hash
@@ -75,7 +75,7 @@ CREATE FUNCTION unsplit_bigrams(content text, ending boolean) RETURNS text
 -- name: has_unsplit_script
 -- Whether the text holds a character of a script that writes no spaces.
 CREATE FUNCTION has_unsplit_script(content text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE  -- not STRICT, else it would not be inlined
     AS $$ SELECT octet_length(content) > length(content)
           AND content ~ '[\u0e00-\u0e7f\u1100-\u11ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]' $$;
 
@@ -157,7 +157,7 @@ $$;
 -- digits beside letters ("ERR-4471", "v1.2.3"), four digits or more, a file or host name, snake_case,
 -- CamelCase ("KubePod", "SSPDown", but not "PDFs"), a handle, a path, three parts joined by hyphens. "1st" and "2nd" are prose.
 CREATE FUNCTION is_identifier(token text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE  -- not STRICT, else it would not be inlined
     AS $$
     SELECT length(token) BETWEEN 3 AND 256
        AND (   (token ~ '[[:digit:]]' AND token ~ '[[:alpha:]_@./-]' AND token !~* '^[[:digit:]]+(st|nd|rd|th|s|x)$')

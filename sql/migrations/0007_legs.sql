@@ -298,7 +298,7 @@ CREATE TYPE query_stem AS (stem text, asked text, wanted tsquery, df bigint, idf
 -- name: stem_query
 -- A tsquery for one stem. A single character of an unsplit script is the start of a pair.
 CREATE FUNCTION stem_query(stem text) RETURNS tsquery
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE  -- not STRICT, else it would not be inlined
     AS $$
     SELECT ('''' || replace(replace(stem, '\', '\\'), '''', '''''') || ''''
             || CASE WHEN length(stem) = 1 AND octet_length(stem) > 2 THEN ':*' ELSE '' END)::tsquery
