@@ -190,24 +190,34 @@ CREATE FUNCTION identifiers_of(content text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
     SET search_path FROM CURRENT
     AS $$
+DECLARE
+    -- Every identifier stands in a piece between spaces that carries one of these marks; most words of prose carry none.
+    -- A loop, since a query over sets of unknown size makes and clears hash tables for each text, which took four times as
+    -- long.
+    marked CONSTANT text := (
+        SELECT string_agg(piece[1], ' ')
+        FROM regexp_matches(folded_text(content), '\S*(?:[0-9_/@#.~:]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|-\S*-)\S*', 'g') AS piece);
+    token text;
+    part text;
+    names text[] := '{}';
 BEGIN
-    RETURN (
-        WITH whole AS (
-            -- The first test is a cheap sieve: most words of prose carry none of these marks.
-            SELECT DISTINCT token FROM tokens_as_typed(folded_text(content)) AS token
-            WHERE token ~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|-.*-' AND is_identifier(token)
-        ), parts AS (
-            SELECT part FROM whole, regexp_split_to_table(token, '[/:@#\\?&=%+~]+') AS part WHERE token ~ '[/:@#\\?&=%+~]'
-            UNION
-            SELECT part FROM whole, regexp_split_to_table(token, '[^[:alnum:]-]+') AS part WHERE token ~ '[^[:alnum:]-]'
-            UNION
-            SELECT part FROM whole, regexp_split_to_table(token, '[^[:alnum:]]+') AS part WHERE token ~ '[^[:alnum:]]'
-        )
-        SELECT coalesce(array_agg(name), '{}')
-        FROM (SELECT lower(token) AS name FROM whole
-              UNION SELECT lower(part) FROM parts WHERE is_identifier(part)
-              ORDER BY name LIMIT 2000) AS found
-    );
+    IF marked IS NULL THEN
+        RETURN names;
+    END IF;
+    FOR token IN SELECT DISTINCT t FROM tokens_as_typed(marked) AS t LOOP
+        CONTINUE WHEN token !~ '[0-9_/@#.~:]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|-.*-' OR NOT is_identifier(token);
+        names := names || lower(token);
+        FOREACH part IN ARRAY
+            CASE WHEN token ~ '[/:@#\\?&=%+~]' THEN regexp_split_to_array(token, '[/:@#\\?&=%+~]+') ELSE '{}' END
+            || CASE WHEN token ~ '[^[:alnum:]-]' THEN regexp_split_to_array(token, '[^[:alnum:]-]+') ELSE '{}' END
+            || CASE WHEN token ~ '[^[:alnum:]]' THEN regexp_split_to_array(token, '[^[:alnum:]]+') ELSE '{}' END LOOP
+            IF is_identifier(part) THEN
+                names := names || lower(part);
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN CASE WHEN cardinality(names) < 2 THEN names
+                ELSE ARRAY(SELECT DISTINCT name FROM unnest(names) AS name ORDER BY name LIMIT 2000) END;
 END
 $$;
 
