@@ -182,7 +182,7 @@ def test_a_term_frequency_is_read_from_ts_rank_exactly(value: Sql) -> None:
 
 def test_the_formula_of_relaxed_leg_is_the_one_tested_here(value: Sql) -> None:
     body = " ".join(value("SELECT pg_get_functiondef('relaxed_leg'::regproc)").split())
-    assert "> 0.55 THEN 2 + greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5))" in body
+    assert "> 0.55 THEN 1 + greatest(1, round(1 / (1.6449340668482264 * (1 - r.rank)) - 0.5))" in body
     assert "ELSE greatest(1, round(1 / (1.6449340668482264 * (1 - 2 * r.rank)) - 0.5)) END AS tf" in body
     assert "ts_rank('{0.5,0.5,0.5,1}', d.tsv, s.wanted)" in body
 

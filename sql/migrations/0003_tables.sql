@@ -28,7 +28,7 @@ CREATE TABLE fusion_config (
     -- An identifier match outweighs first places in all three other legs together: 4/61 > 3/61.
     identifier_weight     double precision NOT NULL DEFAULT 4 CHECK (identifier_weight BETWEEN 0 AND 100),
     -- An identifier that more memories than this carry is an ordinary word.
-    identifier_rows       integer NOT NULL DEFAULT 20 CHECK (identifier_rows BETWEEN 0 AND 1000),
+    identifier_rows       integer NOT NULL DEFAULT 10 CHECK (identifier_rows BETWEEN 0 AND 1000),
     -- Share of the query's idf that a memory's matched stems must carry to enter the relaxed pool.
     relaxed_coverage      double precision NOT NULL DEFAULT 0.2 CHECK (relaxed_coverage BETWEEN 0 AND 1),
     -- The rarest stems propose until their document frequencies sum to this.

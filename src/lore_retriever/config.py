@@ -38,7 +38,7 @@ class FusionConfig(BaseModel):
     relaxed_weight: float = Field(1, ge=0, le=100)
     alias_weight: float = Field(1, ge=0, le=100)
     identifier_weight: float = Field(4, ge=0, le=100)
-    identifier_rows: int = Field(20, ge=0, le=1000)
+    identifier_rows: int = Field(10, ge=0, le=1000)
     relaxed_coverage: float = Field(0.2, ge=0, le=1)
     relaxed_proposals: int = Field(300, ge=10, le=100_000)
     relaxed_stems: int = Field(32, ge=1, le=256)
