@@ -69,6 +69,15 @@ def test_a_word_is_no_name(text: str) -> None:
     assert not is_name(text)
 
 
+def test_minilm_ships_a_calibration_of_its_own() -> None:
+    minilm = Evidence.of_space(None, model="sentence-transformers/all-MiniLM-L6-v2")
+    said = [
+        minilm.strength(similarity=similarity, coverage=coverage, exact_score=None, alias=None)
+        for similarity, coverage in ((0.7, 0.8), (0.6, 0.1), (0.25, 0.1), (None, 0.9))
+    ]
+    assert said == ["strong", "strong", "none", "strong"]
+
+
 def test_what_a_space_records_goes_before_what_ships() -> None:
     recorded = Evidence.of_space(
         {"similarity_weight": 0.0, "coverage_weight": 0.0, "bias": 9.0}, model="intfloat/multilingual-e5-small"
