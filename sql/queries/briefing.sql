@@ -45,8 +45,8 @@ ORDER BY l.place, m.created_at DESC, m.key DESC
 -- name: briefing_details
 -- One row per hit that is still there: what a search does not return of it; the first `chars` characters of those that may
 -- be shown whole; and, where it is sought, the window closest to the query that found it. Of a hit that matches the query
--- `named` exactly: among the windows that hold most of its identifiers; none where it has no identifier, since then all
--- of its words stand together in the window that the search has chosen.
+-- `named` exactly: of its 32 closest windows one of those that hold most of its identifiers; none where these hold none,
+-- or the query has none: then the search has chosen the window by what it matched.
 WITH space AS MATERIALIZED (
     SELECT (searched_space()).space AS number
 )
@@ -56,16 +56,22 @@ FROM unnest(%(owners)s::text[], %(ids)s::text[], %(chars)s::integer[], %(sought)
      AS g(owner, id, chars, sought, named)
 JOIN memories AS m ON m.org = scope_org() AND m.owner = g.owner AND m.id = g.id
 LEFT JOIN LATERAL (
-    SELECT w.window_start, w.window_end
-    FROM space AS s
-    JOIN vectors AS v ON v.org = scope_org() AND v.space = s.number AND v.key = m.key
-    JOIN windows AS w ON w.org = scope_org() AND w.space = s.number AND w.key = m.key AND w.ordinal = v.ordinal
+    SELECT n.window_start, n.window_end
+    FROM (
+        SELECT w.window_start, w.window_end, v.ordinal, v.embedding <#> g.sought::halfvec AS distance
+        FROM space AS s
+        JOIN vectors AS v ON v.org = scope_org() AND v.space = s.number AND v.key = m.key
+        JOIN windows AS w ON w.org = scope_org() AND w.space = s.number AND w.key = m.key AND w.ordinal = v.ordinal
+        WHERE g.sought IS NOT NULL AND (g.named IS NULL OR cardinality(query_identifiers(g.named)) > 0)
+        ORDER BY distance, v.ordinal
+        LIMIT CASE WHEN g.named IS NULL THEN 1 ELSE 32 END
+    ) AS n
     CROSS JOIN LATERAL (
         SELECT count(*) AS number
-        FROM unnest(query_identifiers(g.named)) AS n(name)
-        WHERE strpos(lower(folded_text(substr(m.content, w.window_start + 1, w.window_end - w.window_start))), n.name) > 0
+        FROM unnest(query_identifiers(g.named)) AS i(name)
+        WHERE strpos(lower(folded_text(substr(m.content, n.window_start + 1, n.window_end - n.window_start))), i.name) > 0
     ) AS held
-    WHERE g.sought IS NOT NULL AND (g.named IS NULL OR cardinality(query_identifiers(g.named)) > 0)
-    ORDER BY held.number DESC, v.embedding <#> g.sought::halfvec, v.ordinal
+    WHERE g.named IS NULL OR held.number > 0
+    ORDER BY held.number DESC, n.distance, n.ordinal
     LIMIT 1
 ) AS c ON true
