@@ -45,7 +45,7 @@ ORDER BY l.place, m.created_at DESC, m.key DESC
 -- name: briefing_details
 -- One row per hit that is still there: what a search does not return of it; the first `chars` characters of those that may
 -- be shown whole; and, where it is sought, the window closest to the query that found it. Of a hit that matches the query
--- `named` exactly: of its 32 closest windows one of those that hold most of its identifiers; none where these hold none,
+-- `named` exactly: of its 8 closest windows one of those that hold most of its identifiers; none where these hold none,
 -- or the query has none: then the search has chosen the window by what it matched.
 WITH space AS MATERIALIZED (
     SELECT (searched_space()).space AS number
@@ -64,7 +64,7 @@ LEFT JOIN LATERAL (
         JOIN windows AS w ON w.org = scope_org() AND w.space = s.number AND w.key = m.key AND w.ordinal = v.ordinal
         WHERE g.sought IS NOT NULL AND (g.named IS NULL OR cardinality(query_identifiers(g.named)) > 0)
         ORDER BY distance, v.ordinal
-        LIMIT CASE WHEN g.named IS NULL THEN 1 ELSE 32 END
+        LIMIT CASE WHEN g.named IS NULL THEN 1 ELSE 8 END
     ) AS n
     CROSS JOIN LATERAL (
         SELECT count(*) AS number
