@@ -127,7 +127,7 @@ def plot_bars(path: Path, groups: Sequence[str], bars: Mapping[str, Sequence[flo
     axes.set_ylabel("milliseconds")
     axes.set_xticks([n + 0.4 - width / 2 for n in range(len(groups))], groups)
     axes.set_title(title)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.08))
     figure.tight_layout()
     figure.savefig(path)
 
