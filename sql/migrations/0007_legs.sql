@@ -207,7 +207,7 @@ DECLARE
     -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
     -- long text they say nothing: the relaxed leg counts them.
     least_closeness CONSTANT real := 0.02;
-    names text[] := query_identifiers(query_text);
+    names text[] := query_identifiers(left(query_text, 8000));
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
     carried_names text[] := '{}';
@@ -347,22 +347,23 @@ BEGIN
     SELECT tsvector_to_array(text_vector(s.text_config, query_text, false)
                              || coalesce(text_vector(s.next_text_config, query_text, false), ''::tsvector))
     INTO stems FROM settings AS s;
-    IF cardinality(stems) > 256 THEN
-        -- Of a pasted text the 256 longest stems are looked up: long words are the rarer ones.
-        stems := ARRAY(SELECT q.stem FROM unnest(stems) AS q(stem) ORDER BY length(q.stem) DESC, q.stem LIMIT 256);
+    IF cardinality(stems) > 128 THEN
+        -- Of a pasted text the 128 longest stems are looked up: long words are the rarer ones.
+        stems := ARRAY(SELECT q.stem FROM unnest(stems) AS q(stem) ORDER BY length(q.stem) DESC, q.stem LIMIT 128);
     END IF;
     read := ARRAY(
         SELECT ROW(c.stem, c.stem, c.wanted, c.df, ln(1 + (greatest(memories_in_scope, c.df) - c.df + 0.5) / (c.df + 0.5)))::query_stem
-        FROM (SELECT r.stem, r.wanted, coalesce(r.df, (
+        FROM (SELECT r.stem, w.wanted, coalesce(r.df, (
                          -- not counted since the last refresh
                          SELECT count(*) FROM (SELECT FROM memories AS m
-                                               WHERE m.org = v_org AND m.tsv @@ r.wanted AND m.invalidated_at IS NULL
+                                               WHERE m.org = v_org AND m.tsv @@ w.wanted AND m.invalidated_at IS NULL
                                                  AND (m.visibility = 'shared' OR m.owner = v_user) LIMIT 300) AS found)) AS df
-              FROM (SELECT q.stem, stem_query(q.stem) AS wanted,
+              FROM (SELECT q.stem,
                            (SELECT sum(t.df) FROM terms AS t
                             WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = q.stem) AS df
                     FROM unnest(stems) AS q(stem)
-                    ORDER BY 3 NULLS FIRST, length(q.stem) DESC, q.stem LIMIT config.relaxed_stems) AS r
+                    ORDER BY df NULLS FIRST, length(q.stem) DESC, q.stem LIMIT config.relaxed_stems) AS r
+              CROSS JOIN LATERAL (SELECT stem_query(r.stem) AS wanted OFFSET 0) AS w
               OFFSET 0) AS c);
     IF config.near_miss_penalty > 0 AND cardinality(stems) <= 64  -- a pasted text has words enough
        AND EXISTS (SELECT FROM unnest(read) AS u WHERE u.df = 0) THEN
@@ -431,7 +432,7 @@ DECLARE
 BEGIN
     size := scope_size();
     stems := read_stems(query_text, size.memories, config);
-    IF query_text ~ '[[:alnum:]][-_./:]+[[:alnum:]]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}' THEN
+    IF length(query_text) <= 4000 AND query_text ~ '[[:alnum:]][-_./:]+[[:alnum:]]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}' THEN
         SELECT tsvector_to_array(text_vector(s.text_config, compound_forms(folded_text(query_text)), false))
         INTO derived FROM settings AS s;
     END IF;
