@@ -225,3 +225,18 @@ def test_a_glossary_that_cannot_be_used_is_refused_as_a_whole(tmp_path: Path, co
         (tmp_path / "names.csv").write_bytes(content)
     with pytest.raises(InvalidInput, match=told):
         read_glossary(tmp_path / "names.csv")
+
+
+def test_a_link_out_of_the_folder_is_told_and_left_out(tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("not for memory")
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "own.md").write_text("a note")
+    (folder / "out.md").symlink_to(tmp_path / "secret.md")
+    (folder / "within.md").symlink_to(folder / "own.md")
+    sources = list(find_sources([folder], base=folder))
+    assert [source.id for source in sources if source.refusal is None] == ["own.md"]
+    [refused] = [source.refusal for source in sources if source.refusal]
+    assert "is a link out of" in refused
+    [named] = find_sources([folder / "out.md"], base=folder)
+    assert named.refusal is None

@@ -72,7 +72,8 @@ def find_sources(paths: Sequence[Path], *, base: Path) -> Iterator[Source]:
     """The files to read, folders walked in order of name, each file once; and what cannot be read, with the reason.
 
     In folders, hidden files and folders are left out, and files that are neither Markdown, text nor JSONL. Links to
-    files are followed, links to folders are not.
+    files are followed as long as they stay in the folder (a repository of somebody else's could name any file of this
+    machine), links to folders are not.
 
     Args:
         paths: Files and folders. A file that is named itself is read whatever its suffix.
@@ -99,7 +100,12 @@ def _walk(folder: Path, base: Path) -> Iterator[Source]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(place, name)
-            if not name.startswith(".") and path.suffix.lower() in TEXT_SUFFIXES | LINES_SUFFIXES:
+            if name.startswith(".") or path.suffix.lower() not in TEXT_SUFFIXES | LINES_SUFFIXES:
+                continue
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+                outside = f"{path} is a link out of {folder}. Name the file itself if you mean it."
+                yield Source(path, str(path), "", refusal=outside)
+            else:
                 yield _source(path, base)
     for error in unreadable:
         yield Source(
