@@ -75,7 +75,9 @@ def translated(error: Exception) -> Exception:
     """A driver error as one of ours where we know more than the driver; else the error itself. Pure."""
     if isinstance(error, LoreError):
         return error
-    if isinstance(error, PoolTimeout | PoolClosed):
+    if isinstance(error, PoolClosed):
+        return StoreUnavailable("this store has been closed. Open another one.")
+    if isinstance(error, PoolTimeout):
         return StoreUnavailable(
             f"no database connection: {error}. Check the server, or give the pool more connections."
         )
@@ -111,11 +113,16 @@ def translated(error: Exception) -> Exception:
         return PermissionDenied(f"{error.diag.message_primary}. {_way_in(error)}")
     if isinstance(error, psycopg.OperationalError):
         return StoreUnavailable(f"the database did not answer: {str(error).strip()}")
+    if isinstance(error, psycopg.DataError):
+        # What no check of ours foresaw, such as odd numbers in a signed token.
+        return InvalidInput(f"the database cannot read a value: {error.diag.message_primary}.")
     return error
 
 
 def _way_in(error: pg.InsufficientPrivilege) -> str:
     if error.diag.constraint_name == "lore_identity":
+        if "token" in (error.diag.message_primary or ""):
+            return "Pass a valid one with every request: store.as_caller(lambda: signed_scope(token)) (docs/howto/roles.md)."
         return "This store takes its callers from their credentials (docs/howto/roles.md): ask for the scope they give."
     if "set role" in (error.diag.message_primary or ""):
         return "The login role must be a member of lore_user: GRANT lore_user TO …;"

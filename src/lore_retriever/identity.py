@@ -61,6 +61,13 @@ class Identity(Record):
     user_claim: tuple[_Name, ...] = Field(default=("sub",), min_length=1, max_length=8)
     audience: str | None = Field(default=None, min_length=1)
 
+    def __str__(self) -> str:
+        if self.mode not in ("claims", "gateway"):
+            return self.mode
+        places = f"organisation at {'.'.join(self.org_claim)}, user at {'.'.join(self.user_claim)}"
+        meant = "" if self.mode == "gateway" else f", tokens for {self.audience or 'anyone'}"
+        return f"{self.mode}: {places}{meant}"
+
 
 class SignedScope(Scope):
     """A scope with the token that proves it: what `as_caller` asks for where identity is `claims`."""
@@ -68,8 +75,12 @@ class SignedScope(Scope):
     token: str = Field(repr=False, exclude=True)
 
 
+_MOST_TOKEN_CHARS = 16_384
+"""What the database reads of a token (token_claims)."""
+
+
 def signed_scope(
-    token: str, *, org_claim: tuple[str, ...] = ("org",), user_claim: tuple[str, ...] = ("sub",)
+    token: str | None, *, org_claim: tuple[str, ...] = ("org",), user_claim: tuple[str, ...] = ("sub",)
 ) -> SignedScope:
     """The scope that a token names. Nothing is checked here: the database checks the token in every transaction.
 
@@ -79,23 +90,25 @@ def signed_scope(
 
     Raises:
         InvalidInput: If it is not a token, or holds no JSON.
-        ScopeMissing: If it names no organisation or no user.
+        ScopeMissing: If there is none, or it names no organisation or no user.
     """
+    if token is None or token == "":
+        raise ScopeMissing("there is no token: the request came without one, or it was not read.")
     claims = _unchecked_claims(token)
     named = new_scope(_claim(claims, org_claim), _claim(claims, user_claim))
     return SignedScope(org=named.org, user=named.user, token=token)
 
 
 def _unchecked_claims(token: str) -> Any:
-    parts = token.split(".")
     # Never the token itself: errors end in logs.
     refused = InvalidInput("this is not a signed token: three parts of base64url, the second of them a JSON object.")
-    if len(parts) != 3:
+    parts = token.split(".") if isinstance(token, str) else []
+    if len(parts) != 3 or len(token) > _MOST_TOKEN_CHARS:
         raise refused
     try:
         return json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError as error:
-        raise refused from error
+    except (ValueError, RecursionError):
+        raise refused from None  # whose context would tell of the claims
 
 
 def _claim(claims: Any, path: tuple[str, ...]) -> str:
