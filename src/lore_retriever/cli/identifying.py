@@ -43,6 +43,8 @@ def chosen_identity(mode: str | None, org_claim: str, user_claim: str, audience:
         return None
     if mode not in get_args(IdentityMode):
         raise InvalidInput(f"--identity is {mode!r}; give one of {', '.join(get_args(IdentityMode))}.")
+    if mode in ("settings", "role") and (org_claim, user_claim, audience) != ("org", "sub", None):
+        raise InvalidInput(f"--org-claim, --user-claim and --audience mean nothing with --identity {mode}.")
     if not all([*org_claim.split("."), *user_claim.split("."), audience != ""]):
         raise InvalidInput("--org-claim and --user-claim are names with dots between, such as app_metadata.org.")
     return Identity(
@@ -64,9 +66,7 @@ def show(settings: Settings) -> None:
     if settings.as_json:
         print_json({"identity": identity.model_dump(), "mapped_roles": roles, "token_keys": keys})
         return
-    print(f"identity {identity.mode}")
-    if identity.mode in ("claims", "gateway"):
-        print(f"organisation at {'.'.join(identity.org_claim)}, user at {'.'.join(identity.user_claim)}")
+    print(f"identity {identity}")
     for row in roles:
         gone = "" if row["exists"] else "  (no such role)"
         print(f"role {shown(row['role_name'])} speaks for {shown(row['user'])} of {shown(row['org'])}{gone}")

@@ -87,6 +87,8 @@ def migrate(
     for name in done:
         print(f"applied {name}")
     print(f"schema {keeper.admin.schema} is up to date.")
+    if chosen is not None:
+        print(f"identity {chosen}")
     if space is None:
         status_line(
             "no embedding model is recorded yet: run migrate again with --model offline, --model e5 or another model."
