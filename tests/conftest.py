@@ -22,8 +22,19 @@ from psycopg.conninfo import make_conninfo
 from lore_retriever import AsyncMemories, AsyncMemoryStore, Memories, MemoryStore
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.testing import HashEmbedder
+from pooler import installed_program
 
 _numbers = itertools.count()
+
+
+# What a newcomer may lack, CI has: there the tests are collected, and fail without it.
+_LACKS_POOLER = "CI" not in os.environ and installed_program() is None
+collect_ignore = ["test_pgbouncer.py"] if _LACKS_POOLER else []
+
+
+def pytest_report_header() -> str:
+    """What is left out on this machine."""
+    return "without PgBouncer, and so without test_pgbouncer.py" if _LACKS_POOLER else "all tests"
 
 
 @pytest.fixture(scope="session")

@@ -156,7 +156,7 @@ def test_an_interrupted_add_goes_on_from_where_it_was(
 WAIT_AT_THE_SECOND_BATCH = """
 CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    IF EXISTS (SELECT FROM lore.vectors) THEN PERFORM pg_sleep(60); END IF;
+    IF EXISTS (SELECT FROM lore.vectors) THEN PERFORM pg_sleep(4); END IF;
     RETURN NULL;
 END $$;
 CREATE TRIGGER wait BEFORE INSERT ON vectors FOR EACH STATEMENT EXECUTE FUNCTION wait();
