@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from lore_retriever.cli.app import app
 
-_PROGRAM = "from lore_retriever.cli import main; main()"
+# A test run in the background hands down that interrupts are ignored.
+_PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from lore_retriever.cli import main; main()"
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def translated(error: Exception) -> Exception:
         return PermissionDenied(f"{error.diag.message_primary}. {_way_in(error)}")
     if isinstance(error, psycopg.OperationalError):
         return StoreUnavailable(f"the database did not answer: {str(error).strip()}")
-    if isinstance(error, psycopg.DataError):
+    if isinstance(error, pg.InvalidTextRepresentation | pg.UntranslatableCharacter | pg.NumericValueOutOfRange):
         # What no check of ours foresaw, such as odd numbers in a signed token.
         return InvalidInput(f"the database cannot read a value: {error.diag.message_primary}.")
     return error
