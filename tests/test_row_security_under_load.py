@@ -195,7 +195,7 @@ def _settled(outcomes: list[tuple[str, set[str], str]], store: MemoryStore, admi
         allowed |= {
             "get of another's": {"NotFound"},
             "refused": {"InvalidInput"},
-            "error in SQL": {"InvalidTextRepresentation"},
+            "error in SQL": {"InvalidInput"},
             "error of the caller": {"RuntimeError"},
         }.get(name, set())
         assert set(ways) <= allowed, name
