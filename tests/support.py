@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,31 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lore_retriever import AsyncMemoryStore, MemoryStore
 from lore_retriever.embeddings import Embedder
+from lore_retriever.steps import Statement, Transact
 from lore_retriever.testing import HashEmbedder
 
 APPLICATION = "lore_test_app"
 SEARCH_PATH = "lore, public, pg_temp"
+
+
+@dataclass(frozen=True, slots=True)
+class Sql(Statement):
+    """A statement of a test's own."""
+
+    text: Any = ""
+
+    @property
+    def sql(self) -> Any:
+        return self.text
+
+
+def operation(text: str, **params: Any) -> Any:
+    """An operation of one statement in one transaction; its result is the rows."""
+
+    def body() -> Any:
+        return (yield Sql("test", params, text))
+
+    return (yield Transact(body))
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -25,32 +24,11 @@ from lore_retriever import (
     StoreUnavailable,
 )
 from lore_retriever.admin import StoreAdmin
-from lore_retriever.steps import Statement, Transact
 from lore_retriever.testing import HashEmbedder
-from support import as_application, kept_database, opened
+from support import as_application, kept_database, opened, operation
 
 EMBEDDER = HashEmbedder(32)
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
-
-
-@dataclass(frozen=True, slots=True)
-class Sql(Statement):
-    """A statement of a test's own."""
-
-    text: Any = ""
-
-    @property
-    def sql(self) -> Any:
-        return self.text
-
-
-def operation(text: str, **params: Any) -> Any:
-    """An operation of one statement in one transaction; its result is the rows."""
-
-    def body() -> Any:
-        return (yield Sql("test", params, text))
-
-    return (yield Transact(body))
 
 
 @pytest.fixture(scope="module")

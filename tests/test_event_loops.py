@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,32 +18,12 @@ from lore_retriever import (
     Scope,
     StoreUnavailable,
 )
-from lore_retriever.steps import Statement, Transact
+from lore_retriever.steps import Transact
 from lore_retriever.testing import HashEmbedder
-from support import as_application, kept_database
+from support import Sql, as_application, kept_database, operation
 
 EMBEDDER = HashEmbedder(32)
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
-
-
-@dataclass(frozen=True, slots=True)
-class Sql(Statement):
-    """A statement of a test's own."""
-
-    text: Any = ""
-
-    @property
-    def sql(self) -> Any:
-        return self.text
-
-
-def operation(text: str, **params: Any) -> Any:
-    """An operation of one statement in one transaction; its result is the rows."""
-
-    def body() -> Any:
-        return (yield Sql("test", params, text))
-
-    return (yield Transact(body))
 
 
 @pytest.fixture(scope="module")

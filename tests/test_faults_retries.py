@@ -8,16 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from lore_retriever import AsyncMemoryStore, EmbeddingFailed, MemoryStore, NewMemory, Scope, StoreUnavailable
 from lore_retriever.embeddings import Vector
-from lore_retriever.steps import Statement, Transact
+from lore_retriever.steps import Transact
 from lore_retriever.testing import HashEmbedder
-from support import as_application, kept_database, opened
+from support import Sql, as_application, kept_database, opened
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])
 SCOPE = Scope(org="acme", user="ana")
@@ -27,17 +26,6 @@ SCOPE = Scope(org="acme", user="ana")
 def application(create_database: Callable[..., str], template: str) -> Iterator[str]:
     with kept_database(create_database, template) as conninfo:
         yield as_application(conninfo)
-
-
-@dataclass(frozen=True, slots=True)
-class Sql(Statement):
-    """A statement of a test's own."""
-
-    text: Any = ""
-
-    @property
-    def sql(self) -> Any:
-        return self.text
 
 
 def raising(state: str) -> Sql:

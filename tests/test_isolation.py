@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -22,9 +21,9 @@ from lore_retriever import (
     StoreUnavailable,
 )
 from lore_retriever.admin import StoreAdmin
-from lore_retriever.steps import Statement, Transact
+from lore_retriever.steps import Transact
 from lore_retriever.testing import HashEmbedder
-from support import Face, as_application, kept_database, opened, scoped
+from support import Face, Sql, as_application, kept_database, opened, scoped
 from tripwires import COMMON, MARKERS, SCOPES, foreign, leaks, marker, plant, searches, shown_to
 
 
@@ -48,17 +47,6 @@ def one_connection(request: pytest.FixtureRequest, application: str) -> Iterator
     """A store whose pool holds a single connection, so that every scope follows another on it."""
     with opened(request.param, application, min_size=1, max_size=1) as store:
         yield store
-
-
-@dataclass(frozen=True, slots=True)
-class Sql(Statement):
-    """A statement of a test's own."""
-
-    text: Any = ""
-
-    @property
-    def sql(self) -> Any:
-        return self.text
 
 
 def sql(text: str, **params: Any) -> Sql:

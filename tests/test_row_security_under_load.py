@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -17,9 +16,9 @@ import pytest
 from lore_retriever import AsyncMemoryStore, LoreError, MemoryStore
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.bridge import blocking
-from lore_retriever.steps import Statement, Transact
+from lore_retriever.steps import Transact
 from lore_retriever.testing import HashEmbedder
-from support import as_application, kept_database
+from support import Sql, as_application, kept_database
 from tripwires import COMMON, MARKERS, SCOPES, foreign, plant, shown_to
 
 REQUESTS = 200
@@ -33,17 +32,6 @@ def admin(create_database: Callable[..., str], template: str) -> Iterator[str]:
             plant(store)
         StoreAdmin.connect(conninfo).maintain()
         yield conninfo
-
-
-@dataclass(frozen=True, slots=True)
-class Sql(Statement):
-    """A statement of a test's own."""
-
-    text: Any = ""
-
-    @property
-    def sql(self) -> Any:
-        return self.text
 
 
 def operation(*texts: str, then: Exception | None = None) -> Any:
