@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from figures import database_of, timed
 from generated import Generated, Question, Shape, World, generate, load, questions
 
 from lore_retriever import MemoryStore
@@ -90,12 +91,6 @@ def rarest_stems(connection: psycopg.Connection, question: Question) -> str:
         [question.text, question.org],
     ).fetchall()
     return " | ".join("'" + row[0] + "'" for row in rows) or "'nothing'"
-
-
-def timed(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    call()
-    return (time.perf_counter() - began) * 1000
 
 
 class Raw:
@@ -200,18 +195,12 @@ def main() -> None:
     parser.add_argument("--json", help="write all figures to this file")
     given = parser.parse_args()
     shape = Shape(given.memories, given.organisations, given.dimensions)
-    if given.database is None:
-        import tempfile
-
-        from lore_retriever import embedded
-
-        server = embedded.start(tempfile.mkdtemp(prefix="lore-benchmark-"))
-        given.database = server.conninfo()
     world = World(shape)
     memories = generate(world)
-    if not given.filled:
-        fill(given.database, world, memories)
-    taken = measure(given.database, questions(world, memories, given.questions), shape, given.rounds)
+    with database_of(given.database) as conninfo:
+        if not given.filled:
+            fill(conninfo, world, memories)
+        taken = measure(conninfo, questions(world, memories, given.questions), shape, given.rounds)
     rows = table(taken)
     print("| organisation | system | p50 ms | p95 ms |\n|---|---|--:|--:|")
     for row in rows:
