@@ -21,19 +21,9 @@ from typing import Any
 
 from figures import STRATA, Cell, add_output, by_stratum, database_of, machine, markdown, plot_bars, publish
 from generated import Question, Shape, World, generate, questions
-from peer_langchain import LangChain
-from peer_llamaindex import LlamaIndex
 from peer_rows import create_database, database_beside, drop_database, export_rows, settle
 from search import fill as fill_store
 from systems import Handwritten, K, Lore, LoreExact, System, Truth
-
-PEERS: dict[str, Callable[[str, int], None]] = {
-    "langchain": lambda conninfo, dimensions: LangChain.fill(conninfo, dimensions, tuned=False),
-    "langchain_tuned": lambda conninfo, dimensions: LangChain.fill(conninfo, dimensions, tuned=True),
-    "llamaindex": lambda conninfo, dimensions: LlamaIndex.fill(conninfo, dimensions, tuned=False),
-    "llamaindex_tuned": lambda conninfo, dimensions: LlamaIndex.fill(conninfo, dimensions, tuned=True),
-    "handwritten": Handwritten.fill,
-}
 
 
 @dataclass
@@ -48,11 +38,25 @@ class Taken:
     found: list[bool] = field(default_factory=list)
 
 
+def peers() -> dict[str, Callable[[str, int], None]]:
+    """What fills each peer's database; imported here, so that --help needs no environment of theirs."""
+    from peer_langchain import LangChain
+    from peer_llamaindex import LlamaIndex
+
+    return {
+        "langchain": lambda conninfo, dimensions: LangChain.fill(conninfo, dimensions, tuned=False),
+        "langchain_tuned": lambda conninfo, dimensions: LangChain.fill(conninfo, dimensions, tuned=True),
+        "llamaindex": lambda conninfo, dimensions: LlamaIndex.fill(conninfo, dimensions, tuned=False),
+        "llamaindex_tuned": lambda conninfo, dimensions: LlamaIndex.fill(conninfo, dimensions, tuned=True),
+        "handwritten": Handwritten.fill,
+    }
+
+
 def fill_peers(given: argparse.Namespace) -> None:
     """One database for each peer, filled from the store's own windows and vectors."""
     base = create_database(given.database, given.prefix + "base")
     print(f"{export_rows(given.database, base):,} windows for every peer", flush=True)
-    for name, fill in PEERS.items():
+    for name, fill in peers().items():
         began = time.perf_counter()
         made = create_database(given.database, given.prefix + name, template=given.prefix + "base")
         fill(made, given.dimensions)
@@ -63,6 +67,8 @@ def fill_peers(given: argparse.Namespace) -> None:
 
 def opened(given: argparse.Namespace, loop: asyncio.AbstractEventLoop) -> list[System]:
     """All systems, connected, in the order of the tables."""
+    from peer_langchain import LangChain
+    from peer_llamaindex import LlamaIndex
 
     def place(name: str) -> str:
         return database_beside(given.database, given.prefix + name)
