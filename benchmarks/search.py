@@ -204,10 +204,12 @@ def main() -> None:
     rows = table(taken)
     print("| organisation | system | p50 ms | p95 ms |\n|---|---|--:|--:|")
     for row in rows:
-        print(f"| {row['stratum']} | {row['system']} | {row['p50']:.2f} | {row.get('p95', float('nan')):.2f} |")
+        p95 = f"{row['p95']:.2f}" if "p95" in row else "–"
+        print(f"| {row['stratum']} | {row['system']} | {row['p50']:.2f} | {p95} |")
     if given.json:
         with open(given.json, "w") as file:
-            json.dump({"arguments": vars(given), "rows": rows}, file, indent=1)
+            asked = {name: value for name, value in vars(given).items() if name != "database"}  # it may hold a password
+            json.dump({"arguments": asked, "rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

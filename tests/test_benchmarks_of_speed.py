@@ -17,6 +17,11 @@ SCRIPTS = Path(__file__).parents[1] / "benchmarks"
 
 def run(folder: Path, script: str, database: str, *options: str) -> dict[str, Any]:
     """The figures of one command."""
+    return told(folder, script, database, *options)[0]
+
+
+def told(folder: Path, script: str, database: str, *options: str) -> tuple[dict[str, Any], str]:
+    """The figures of one command, and what it printed."""
     path = folder / "figures.json"
     command = [sys.executable, "-W", "error", str(SCRIPTS / script), "--database", database, "--dimensions", "16"]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent / "src")}
@@ -32,7 +37,31 @@ def run(folder: Path, script: str, database: str, *options: str) -> dict[str, An
     made: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     assert done.stdout.count("|") > 10
     assert "dbname" not in json.dumps(made["arguments"])  # a connection string may hold a password
-    return made
+    return made, done.stdout
+
+
+def test_the_comparison_with_peers_tells_what_it_is_for_where_no_peer_is_installed() -> None:
+    blocked = (
+        "import runpy, sys\n"
+        "sys.modules.update(dict.fromkeys(('langchain_postgres', 'llama_index.vector_stores.postgres')))\n"
+        "sys.argv = ['peers.py', '--help']\n"
+        "runpy.run_path('peers.py', run_name='__main__')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SCRIPTS.parent / "src"), str(SCRIPTS)])}
+    command = [sys.executable, "-c", blocked]
+    done = subprocess.run(command, cwd=SCRIPTS, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--memories" in done.stdout
+
+
+def test_a_search_is_set_beside_its_parts_and_what_has_no_95th_percentile_says_so(
+    tmp_path: Path, empty_database: str
+) -> None:
+    few = ("--memories", "60", "--organisations", "20", "--questions", "4", "--rounds", "1")
+    made, printed = told(tmp_path, "search.py", empty_database, *few)
+    assert {row["system"] for row in made["rows"]} == {"search", "vector", "gin", "SELECT 1", "search / (vector + gin)"}
+    assert "nan" not in printed
+    assert "| – |" in printed
 
 
 def test_a_store_is_weighed_and_its_searches_are_taken_apart(tmp_path: Path, empty_database: str) -> None:
