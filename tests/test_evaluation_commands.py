@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,19 @@ def test_accept_history_and_undo_tell_one_story(folder: Path, notes: Path) -> No
     assert (latest["event"], latest["config"]["rrf_k"]) == ("accepted", 30)
     assert "the shipped defaults" in invoke(folder, "undo").output
     assert json.loads(invoke(folder, "history", "--json").stdout)[0]["event"] == "undone"
+
+
+def test_a_typo_ends_a_command_before_anything_is_opened(notes: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nothing-starts-here"
+    words = ("--model", "hash", "--folder", nowhere)
+    for asked, told in (
+        (("run", notes, "--only", "nots", *words), r"'nots'\]; there are \['notes'\]"),
+        (("accept", notes, "--knob", "rrf_k=30,60", *words), "'rrf_k' has 2 values"),
+    ):
+        result = CliRunner().invoke(eval_app, [str(word) for word in asked])
+        assert isinstance(result.exception, InvalidInput)
+        assert re.search(told, str(result.exception))
+    assert not nowhere.exists()
 
 
 def test_probes_are_made_by_name_where_the_corpus_yields_them() -> None:

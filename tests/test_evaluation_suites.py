@@ -288,6 +288,11 @@ def test_a_list_names_selects_filters_and_clips_suites(plain: Path) -> None:
     assert [suite.name for suite in open_suites([listing], only=["rest"])] == ["rest"]
 
 
+def test_a_folder_with_a_dot_in_its_name_is_picked_by_all_of_it(plain: Path) -> None:
+    dotted = plain.rename(plain.with_name("notes.v2"))
+    assert [suite.name for suite in open_suites([dotted], only=["notes.v2"])] == ["notes.v2"]
+
+
 def test_layouts_are_guessed_from_the_files(plain: Path, locomo: Path, longmemeval: Path) -> None:
     suites = open_suites([plain, locomo, longmemeval])
     assert [suite.name for suite in suites] == ["notes", "locomo10", "longmemeval_s"]
@@ -300,7 +305,9 @@ def test_lists_refuse_unknown_fields_names_and_repeated_suites(plain: Path) -> N
         read_specs(listing)
     with pytest.raises(InvalidInput, match="come twice"):
         open_suites([plain, plain])
-    with pytest.raises(InvalidInput, match="'absent'"):
+    with pytest.raises(InvalidInput, match=r"'absent'\]; there are \['notes'\]"):
         open_suites([plain], only=["notes", "absent"])
+    with pytest.raises(InvalidInput, match=r"'absent'\]; there are \['notes'\]"):
+        open_suites([plain], only=["absent"])
     with pytest.raises(InvalidInput, match="is no suite"):
         open_suites([plain / "nowhere"])

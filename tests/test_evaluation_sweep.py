@@ -13,7 +13,9 @@ from lore_retriever.evaluation.sweep import (
     choose,
     grid,
     leave_one_out,
+    one_value,
     parse_knob,
+    parse_knobs,
     point_name,
 )
 
@@ -44,6 +46,17 @@ def test_knobs_are_tried_in_every_combination() -> None:
 def test_knobs_that_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be read"):
         parse_knob(text)
+
+
+def test_a_knob_that_comes_twice_is_refused_rather_than_one_of_them_forgotten() -> None:
+    with pytest.raises(InvalidInput, match=r"'rrf_k' is given twice.*rrf_k=1,2"):
+        parse_knobs(["rrf_k=20", "bm25_b=0.4", "rrf_k=60"])
+
+
+def test_only_a_sweep_takes_several_values_of_a_knob() -> None:
+    assert one_value(parse_knobs(["rrf_k=20", "bm25_b=0.4"])) == {"rrf_k": 20, "bm25_b": 0.4}
+    with pytest.raises(InvalidInput, match=r"'bm25_b' has 2 values.*--knob bm25_b=0.4.*eval sweep"):
+        one_value(parse_knobs(["rrf_k=20", "bm25_b=0.4,0.75"]))
 
 
 def test_a_point_has_one_name_whatever_the_order_of_its_knobs() -> None:

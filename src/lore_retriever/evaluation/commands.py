@@ -36,7 +36,7 @@ from lore_retriever.evaluation.runs import Run, load_runs, save_runs, to_trec
 from lore_retriever.evaluation.specs import open_suites
 from lore_retriever.evaluation.suites import Suite
 from lore_retriever.evaluation.summary import summary_markdown, summary_table, verdict
-from lore_retriever.evaluation.sweep import Journal, Trial, choose, grid, leave_one_out, parse_knob
+from lore_retriever.evaluation.sweep import Journal, Trial, choose, grid, leave_one_out, one_value, parse_knobs
 from lore_retriever.evaluation.tables import described, samples_table, trials_table, verdict_table
 from lore_retriever.types import LEGS
 
@@ -109,10 +109,9 @@ def run(
     foreign = [each for path in others or [] for each in load_runs(path)]
     kept: list[Run] = []
     reports: list[Report] = []
+    opened = open_suites(suites, only=only or ())
+    asked = [each for suite in opened for each in (suite, *make_probes(suite, probes))]
     with _opened(database, admin_database, folder, schema, model, cache) as bench:
-        asked = [
-            each for suite in open_suites(suites, only=only or ()) for each in (suite, *make_probes(suite, probes))
-        ]
         for suite in asked:
             runs = _run_suite(suite, bench, k=k, baselines=baselines)
             if keep_record:
@@ -189,7 +188,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Try every combination of the knobs' values, jointly, without changing the settings in use."""
-    points = grid(dict(parse_knob(text) for text in knob))
+    points = grid(parse_knobs(knob))
     kept = Journal(journal)
     opened = open_suites(suites, only=only or ())
     with _opened(database, admin_database, folder, schema, model, cache) as bench:
@@ -223,7 +222,7 @@ def accept(
     k: K = 10,
 ) -> None:
     """Put settings in use, if a recorded run with them is not worse on any of the suites."""
-    config = config_of({name: values[0] for name, values in map(parse_knob, knob or [])})
+    config = config_of(one_value(parse_knobs(knob or [])))
     opened = open_suites(suites, only=only or ())
     with _opened(database, admin_database, folder, schema, model, cache) as bench:
         _load(opened, bench)

@@ -52,6 +52,11 @@ class SuiteSpec(Record):
     where_not: dict[str, list[Any]] = Field(default_factory=dict)
     max_chars: int | None = Field(default=None, ge=1)
 
+    @property
+    def called(self) -> str:
+        """The name that the suite will have."""
+        return self.name or (self.path.resolve().name if self.path.is_dir() else self.path.stem)
+
     def open(self) -> Suite:
         """The suite that this names, read from its files.
 
@@ -129,17 +134,15 @@ def open_suites(paths: Sequence[str | Path], *, only: Sequence[str] = ()) -> lis
     Raises:
         InvalidInput: If two have one name, or a name in `only` is unknown.
     """
-    suites = [spec.open() for path in paths for spec in read_specs(path) if _asked(spec, only)]
+    specs = [spec for path in paths for spec in read_specs(path)]
+    named = [spec.called for spec in specs]
+    if missing := set(only) - set(named):
+        raise InvalidInput(f"no suite is called {sorted(missing)!r}; there are {sorted(named)!r}.")
+    suites = [spec.open() for spec in specs if not only or spec.called in only]
     names = [suite.name for suite in suites]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise InvalidInput(f"suites {sorted(repeated)!r} come twice: give each a name of its own.")
-    if missing := set(only) - set(names):
-        raise InvalidInput(f"no suite is called {sorted(missing)!r}; there are {sorted(names)!r}.")
     return suites
-
-
-def _asked(spec: SuiteSpec, only: Sequence[str]) -> bool:
-    return not only or (spec.name or spec.path.resolve().stem) in only
 
 
 def _spec(row: Mapping[str, Any], place: Path) -> SuiteSpec:

@@ -13,7 +13,17 @@ from pydantic import ValidationError
 from lore_retriever.errors import InvalidInput
 from lore_retriever.types import Record
 
-__all__ = ["Journal", "Trial", "choose", "grid", "leave_one_out", "parse_knob", "point_name"]
+__all__ = [
+    "Journal",
+    "Trial",
+    "choose",
+    "grid",
+    "leave_one_out",
+    "one_value",
+    "parse_knob",
+    "parse_knobs",
+    "point_name",
+]
 
 Point = Mapping[str, float]
 """One choice of knobs: name in `fusion_config` to value. Knobs that are absent keep their shipped default."""
@@ -91,6 +101,36 @@ def parse_knob(text: str) -> tuple[str, tuple[float, ...]]:
     except ValueError:
         raise InvalidInput(f"knob {text!r} cannot be read: write it as bm25_b=0.4,0.75.") from None
     return name.strip(), numbers
+
+
+def parse_knobs(texts: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """The values of every knob, each written as `parse_knob` reads it.
+
+    Raises:
+        InvalidInput: If one cannot be read, or comes twice.
+    """
+    knobs: dict[str, tuple[float, ...]] = {}
+    for text in texts:
+        name, values = parse_knob(text)
+        if name in knobs:
+            raise InvalidInput(f"knob {name!r} is given twice: write all its values once, as in {name}=1,2.")
+        knobs[name] = values
+    return knobs
+
+
+def one_value(knobs: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The value of every knob.
+
+    Raises:
+        InvalidInput: If a knob has several: only a sweep can try them.
+    """
+    for name, values in knobs.items():
+        if len(values) > 1:
+            raise InvalidInput(
+                f"knob {name!r} has {len(values)} values, and only one can be put in use: give the one you want, such as"
+                f" --knob {name}={values[0]:g}. `eval sweep` tries several."
+            )
+    return {name: values[0] for name, values in knobs.items()}
 
 
 def grid(knobs: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
