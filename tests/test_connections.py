@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +16,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from faulty_wire import FaultyWire
 from lore_retriever import (
     AsyncMemoryStore,
     EmbeddingSpaceMismatch,
@@ -64,19 +68,65 @@ SCOPE = Scope(org="acme", user="ana")
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"host": "127.0.0.1", "port": 1}, "no connection within 0.5 s"),
-        ({"dbname": "no_such_database"}, "no connection within 0.5 s"),
-        ({"user": "no_such_role"}, "no connection within 0.5 s"),
-        ({"host": "no-such-host.invalid"}, "no connection within 0.5 s"),
+        ({"host": "127.0.0.1", "port": 1}, r"no connection within 0.5 s: .*refused.*Check that the server runs"),
+        ({"host": "no-such-host.invalid"}, r"no connection within 0.5 s: .*no-such-host\.invalid"),
     ],
 )
-def test_a_server_that_cannot_be_reached_is_named_in_time(
+def test_a_server_that_cannot_be_reached_is_named_in_time_with_the_reason(
     application: str, kind: str, change: dict[str, Any], said: str
 ) -> None:
     began = time.monotonic()
     with pytest.raises(StoreUnavailable, match=said), opened(kind, make_conninfo(application, **change), timeout_s=0.5):
         pass
     assert time.monotonic() - began < 5
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dbname": "no_such_database"}, 'database "no_such_database" does not exist'),
+        ({"user": "no_such_role"}, r"no_such_role"),
+    ],
+)
+def test_a_login_that_waiting_does_not_mend_is_refused_at_once(
+    application: str, kind: str, change: dict[str, Any], said: str
+) -> None:
+    began = time.monotonic()
+    refused = pytest.raises(StoreUnavailable, match=f"is refused: .*{said}.* Check the connection string")
+    with refused, opened(kind, make_conninfo(application, **change), timeout_s=30):
+        pass
+    assert time.monotonic() - began < 5
+
+
+@BOTH
+def test_what_is_no_connection_string_is_refused_at_once_and_never_quoted(kind: str) -> None:
+    for wrong in ("hots=localhost password=s3cret", "host=localhost s3cret", "postgresql://u:s3cret@[/x"):
+        with pytest.raises(InvalidInput, match="no connection string") as refused, opened(kind, wrong):
+            pass
+        assert "s3cret" not in "".join(traceback.format_exception(refused.value))
+    with pytest.raises(InvalidInput, match="no connection string"):
+        MemoryStore.admin("hots=localhost")
+
+
+@BOTH
+def test_an_option_that_no_connection_knows_is_named_at_once(application: str, kind: str) -> None:
+    with (
+        pytest.raises(StoreUnavailable, match="hots"),
+        opened(kind, application, connect_options={"hots": "x"}, timeout_s=30),
+    ):
+        pass
+
+
+@BOTH
+def test_a_server_that_starts_in_time_is_waited_for(admin: str, kind: str, tmp_path: Path) -> None:
+    with FaultyWire(admin) as wire:
+        real = Path(str(psycopg.conninfo.conninfo_to_dict(wire.conninfo)["host"])) / ".s.PGSQL.5432"
+        late = threading.Timer(0.5, lambda: (tmp_path / real.name).symlink_to(real))
+        late.start()
+        with opened(kind, make_conninfo(wire.conninfo, host=str(tmp_path)), timeout_s=20) as store:
+            assert store.as_user("acme", "ana").recall("walrus").hits
+    late.join()
 
 
 @BOTH

@@ -30,12 +30,12 @@ PACKAGE = Path(__file__).parents[1] / "src" / "lore_retriever"
 # Each library is known to these places only.
 KNOWN_TO = {
     "psycopg": {
-        *("driver", "retries", "store", "migrations"),  # the application's way in
+        *("connecting", "driver", "retries", "migrations"),  # the application's way in
         *("admin", "draining", "spaces", "retexting", "doctor", "transfer"),  # what the keeper of a store does
         *("moving", "rows"),  # what reads the tables of another store, once
         *("embedded", "_postgres", "evaluation", "cli"),
     },
-    "psycopg_pool": {"driver", "retries", "store", "admin"},
+    "psycopg_pool": {"connecting", "driver", "retries", "store", "admin"},
     "langchain": {"langchain"},
     "langchain_core": {"langchain", "embeddings", "moving"},
     "llama_index": {"llamaindex", "embeddings", "moving"},

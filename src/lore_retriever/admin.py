@@ -17,6 +17,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from lore_retriever.codes import recode
+from lore_retriever.connecting import checked_conninfo
 from lore_retriever.draining import drain, translate
 from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
@@ -61,8 +62,13 @@ class StoreAdmin:
 
     @classmethod
     def connect(cls, conninfo: str, *, schema: str = "lore") -> StoreAdmin:
-        """For a connection string of an administrator."""
-        return cls(lambda: psycopg.connect(conninfo, autocommit=True), schema=schema)
+        """For a connection string of an administrator.
+
+        Raises:
+            InvalidInput: If libpq cannot read it.
+        """
+        target = checked_conninfo(conninfo)
+        return cls(lambda: psycopg.connect(target, autocommit=True), schema=schema)
 
     @classmethod
     def of_pool(cls, pool: ConnectionPool[Any], *, schema: str) -> StoreAdmin:

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import psycopg
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from lore_retriever.admin import StoreAdmin
+from lore_retriever.connecting import AsyncTries, Tries, checked_conninfo
 from lore_retriever.driver import Access, AsyncDriver, Driver, blocking_pool, pool_options
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import StoreUnavailable
@@ -143,7 +143,8 @@ class MemoryStore(_Store):
                 to refuse it. Called where the caller runs (on the event loop, for an asynchronous store): be quick.
 
         Raises:
-            StoreUnavailable: If no connection can be had in time.
+            StoreUnavailable: If no connection can be had in time; at once where the server refuses the login.
+            InvalidInput: If libpq cannot read the connection string.
         """
         options: dict[str, Any] = {
             "schema": schema,
@@ -154,8 +155,10 @@ class MemoryStore(_Store):
         }
         if isinstance(conninfo, ConnectionPool):
             return cls(conninfo, owns_pool=False, **options)
+        tries = Tries()
         pool: ConnectionPool[Any] = ConnectionPool(
-            conninfo,
+            checked_conninfo(conninfo),
+            connection_class=tries.connection_class(),
             kwargs=pool_options(prepare_threshold=prepare_threshold, password=password, connect=connect_options or {}),
             min_size=min_size,
             max_size=max_size,
@@ -164,13 +167,7 @@ class MemoryStore(_Store):
             name="lore-retriever",
         )
         store = cls(pool, owns_pool=True, **options)
-        try:
-            pool.open(wait=True, timeout=timeout_s)
-        except (PoolTimeout, psycopg.OperationalError) as error:
-            pool.close()
-            raise StoreUnavailable(
-                f"no connection within {timeout_s:g} s: {error}. Check that the server runs and the connection string is right."
-            ) from error
+        tries.open(pool, timeout_s)
         return store
 
     @classmethod
@@ -306,7 +303,7 @@ class AsyncMemoryStore(_Store):
         on_embedding_error: OnEmbeddingError = "degrade",
         canonicalizer: Canonicalizer | None = None,
         before_write: BeforeWrite | None = None,
-        make_pool: Callable[[str], AsyncConnectionPool[Any]] | None = None,
+        make_pool: Callable[[str, AsyncTries], AsyncConnectionPool[Any]] | None = None,
         conninfo: Callable[[], str] = lambda: "",
     ) -> None:
         super().__init__(schema, embedder, on_embedding_error, canonicalizer, before_write)
@@ -337,9 +334,10 @@ class AsyncMemoryStore(_Store):
     ) -> Self:
         """As `MemoryStore.connect`; opens when awaited or entered."""
 
-        def make_pool(target: str) -> AsyncConnectionPool[Any]:
+        def make_pool(target: str, tries: AsyncTries) -> AsyncConnectionPool[Any]:
             return AsyncConnectionPool(
                 target,
+                connection_class=tries.connection_class(),
                 kwargs=pool_options(
                     prepare_threshold=prepare_threshold, password=password, connect=connect_options or {}
                 ),
@@ -359,7 +357,8 @@ class AsyncMemoryStore(_Store):
         }
         if isinstance(conninfo, AsyncConnectionPool):
             return cls(conninfo, **options)
-        return cls(None, make_pool=make_pool, conninfo=lambda: conninfo, **options)
+        target = checked_conninfo(conninfo)
+        return cls(None, make_pool=make_pool, conninfo=lambda: target, **options)
 
     @classmethod
     def embedded(
@@ -399,15 +398,14 @@ class AsyncMemoryStore(_Store):
             return self
         if self._pool is None:
             assert self._make_pool is not None
-            pool = self._make_pool(await asyncio.to_thread(self._conninfo))
+            target = await asyncio.to_thread(self._conninfo)
+            tries = AsyncTries()
+            pool = self._make_pool(target, tries)
             try:
-                await pool.open(wait=True, timeout=pool.timeout)
-            except (PoolTimeout, psycopg.OperationalError) as error:
-                await pool.close()
+                await tries.open(pool, pool.timeout)
+            except BaseException:
                 self._release_server()
-                raise StoreUnavailable(
-                    f"no connection within {pool.timeout:g} s: {error}. Check that the server runs and the connection string is right."
-                ) from error
+                raise
             self._pool = pool
         self._driver = AsyncDriver(self._pool)
         self._driver.revive = None if self._server is None else self._server.revive
