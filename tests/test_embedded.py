@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cli_tools import CommandLine
 from lore_retriever import embedded
 from lore_retriever._postgres import install, locks
 from lore_retriever._postgres import settings as server_settings
@@ -269,6 +270,24 @@ def test_a_user_that_is_killed_leaves_the_server_to_the_next_one(home: Path) -> 
     with embedded.start(home):
         assert server_pid(home) == pid
     assert ends(pid)
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGHUP])
+def test_the_command_line_asked_to_end_takes_its_server_along(
+    home: Path, tmp_path: Path, asked: signal.Signals
+) -> None:
+    long = tmp_path / f"{asked.name}.md"
+    long.write_text("The gateway restarts at two, and the tide does not care. " * 3000)
+    lore = CommandLine({"LORE_FOLDER": str(home), "LORE_MODEL": "offline"})
+    with lore.start("add", str(long), "--base", str(tmp_path)) as process:
+        assert process.stderr is not None
+        told = iter(process.stderr.readline, "")
+        assert any("searchable by their words" in line for line in told)  # now come the vectors, a minute of them
+        server = server_pid(home)
+        assert is_alive(server)
+        process.send_signal(asked)
+        process.communicate(timeout=60)
+    assert (process.returncode, is_alive(server)) == (128 + asked, False)
 
 
 def test_a_fork_that_ends_does_not_take_the_server_along(home: Path) -> None:

@@ -28,6 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A memory may hold characters that the terminal's encoding lacks.
         with contextlib.suppress(AttributeError, ValueError, io.UnsupportedOperation):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    # Asked to end, let go of the built-in Postgres on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for name in ("SIGTERM", "SIGHUP"):
+        _leave_in_order(name)
     app(args=arguments, prog_name="lore-retriever")
+
+
+def _leave_in_order(name: str) -> None:
+    """Asked to end, or left by its terminal, let go of the built-in Postgres on the way out; what is ignored stays so."""
+    asked = getattr(signal, name, None)  # Windows knows no SIGHUP
+    if asked is not None and signal.getsignal(asked) is signal.SIG_DFL:
+        signal.signal(asked, lambda number, _: sys.exit(128 + number))
