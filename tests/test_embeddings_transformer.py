@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import string
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -275,3 +279,44 @@ def test_without_sentence_transformers_the_error_names_the_extra_and_the_alterna
     for embedder in (E5Embedder, lambda: SentenceTransformerEmbedder("any")):
         with pytest.raises(ImportError, match=r"lore-retriever\[e5\].*OfflineEmbedder.*lore-retriever\[offline\]"):
             embedder()
+
+
+# --- the hub
+
+_WITHOUT_A_HUB = """
+import sys, time
+from lore_retriever.embeddings import E5Embedder, SentenceTransformerEmbedder
+cached = SentenceTransformerEmbedder("acme/tiny", device="cpu")
+print(cached.space)
+began = time.monotonic()
+for make in (lambda: SentenceTransformerEmbedder("acme/nope"), lambda: E5Embedder("acme/nope", revision="main")):
+    try:
+        make().embed_queries(["x"])
+    except Exception as error:
+        print(type(error).__name__, error)
+print(time.monotonic() - began < 5)
+"""
+
+
+def test_without_a_hub_what_was_loaded_before_serves_and_what_was_not_is_named_in_seconds(
+    bert: Path, tmp_path: Path
+) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    kept = tmp_path / "hub" / "models--acme--tiny"
+    shutil.copytree(bert, kept / "snapshots" / commit)
+    (kept / "refs").mkdir()
+    (kept / "refs" / "main").write_text(commit)
+    nobody = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_DISABLE_XET": "1"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
+    environment |= nobody | {"PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_A_HUB], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    space, *failures, is_quick = done.stdout.splitlines()
+    assert space.startswith("acme/tiny@")
+    assert len(failures) == 2
+    for failure in failures:
+        assert failure.startswith("EmbeddingFailed the model 'acme/nope' is not on this machine, and the hub")
+        assert "--model offline" in failure
+    assert is_quick == "True"

@@ -145,3 +145,9 @@ def test_probes_are_made_by_name_where_the_corpus_yields_them() -> None:
 
 def test_models_are_named(tmp_path: Path) -> None:
     assert named_embedder("hash").space.model == named_embedder("hash", tmp_path / "c.sqlite").space.model
+
+
+@pytest.mark.parametrize("name", ["nope", "ofline", "all-MiniLM-L6-v2", ""])
+def test_a_single_word_that_names_no_model_is_refused_with_those_that_are_known(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"no model .*offline, e5, minilm or hash.*organisation"):
+        named_embedder(name)

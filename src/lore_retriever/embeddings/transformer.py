@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lore_retriever.embeddings.base import EmbeddingSpace, Vector
 from lore_retriever.embeddings.checking import unit_or_same
 from lore_retriever.embeddings.lengths import cut_to_fit, token_bound
-from lore_retriever.errors import InvalidInput
+from lore_retriever.errors import EmbeddingFailed, InvalidInput
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -49,7 +49,8 @@ class SentenceTransformerEmbedder:
     Raises:
         ImportError: If sentence-transformers is not installed; it names the extra and the alternative.
         InvalidInput: If `batch_size` is below 1; on first use, if `max_tokens` is more than the model reads,
-            or a loaded model has no name.
+            a loaded model has no name, or the hub has no such model.
+        EmbeddingFailed: On first use, if the model is not on this machine and the hub cannot be reached.
     """
 
     def __init__(
@@ -155,8 +156,48 @@ class SentenceTransformerEmbedder:
         if isinstance(self._source, SentenceTransformer):
             return self._source.to(self._device) if self._device else self._source
         source = os.fspath(self._source)
-        on_hub = None if Path(source).exists() else self._revision
-        return SentenceTransformer(source, device=self._device, revision=on_hub)
+        if Path(source).exists():
+            return SentenceTransformer(source, device=self._device)
+        unreachable = _why_unreachable(source, self._revision)
+        try:
+            return SentenceTransformer(
+                source, device=self._device, revision=self._revision, local_files_only=unreachable is not None
+            )
+        except OSError as error:
+            raise _not_loaded(source, error, unreachable) from error
+
+
+_ASKING_TIMEOUT_S = 10
+
+
+def _why_unreachable(name: str, revision: str | None) -> str | None:
+    """Why the hub cannot be asked for a model; None if it answers, whatever it says.
+
+    Asked once and briefly: the loader itself asks for each of several files, six times in half a minute.
+    """
+    from huggingface_hub import model_info
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        model_info(name, revision=revision, timeout=_ASKING_TIMEOUT_S)
+    except (HfHubHTTPError, HFValidationError):
+        return None
+    except Exception as error:  # which errors, is a matter of the hub's own network library
+        return " ".join(str(error).split())[:200] or type(error).__name__
+    return None
+
+
+def _not_loaded(name: str, error: OSError, unreachable: str | None) -> Exception:
+    """What to say of a model that is neither in a folder nor on the hub."""
+    way_out = "Give a folder that holds one, or its name with the organisation, such as sentence-transformers/all-MiniLM-L6-v2."
+    if unreachable is None:
+        return InvalidInput(
+            f"the model {name!r} cannot be loaded: {str(error).strip().splitlines()[0][:200]} {way_out}"
+        )
+    return EmbeddingFailed(
+        f"the model {name!r} is not on this machine, and the hub of models cannot be reached ({unreachable})."
+        f" OfflineEmbedder() (`--model offline`) needs none. {way_out}"
+    )
 
 
 class _Loaded:

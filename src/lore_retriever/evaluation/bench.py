@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.embeddings.base import Embedder
+from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.laboratory import Laboratory
 from lore_retriever.store import MemoryStore
 
@@ -68,9 +69,11 @@ def named_embedder(name: str, cache: Path | None = None) -> Embedder:
     """The embedder of that name, its vectors kept in the file `cache` if one is given.
 
     Args:
-        name: `offline`, `e5`, `minilm`, `hash`, or the name of any SentenceTransformers model.
+        name: `offline`, `e5`, `minilm`, `hash`, a folder that holds a SentenceTransformers model, or its name on the hub,
+            organisation included: a single word is one of ours, or a slip of the pen.
 
     Raises:
+        InvalidInput: If it is none of these.
         ImportError: If the model needs an extra that is not installed.
     """
     from lore_retriever import embeddings
@@ -83,6 +86,13 @@ def named_embedder(name: str, cache: Path | None = None) -> Embedder:
             made = embeddings.E5Embedder()
         case "hash":
             made = embeddings.HashEmbedder()
+        case "minilm":
+            made = embeddings.SentenceTransformerEmbedder(MINILM)
+        case _ if "/" in name or (name and Path(name).exists()):
+            made = embeddings.SentenceTransformerEmbedder(name)
         case _:
-            made = embeddings.SentenceTransformerEmbedder(MINILM if name == "minilm" else name)
+            raise InvalidInput(
+                f"there is no model {name!r}. Give offline, e5, minilm or hash; for any other, a folder that holds a"
+                f" SentenceTransformers model, or its name with the organisation, such as {MINILM}."
+            )
     return made if cache is None else embeddings.CachedEmbedder(made, cache)

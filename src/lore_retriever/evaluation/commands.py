@@ -64,7 +64,12 @@ Folder = Annotated[
     Path | None, typer.Option("--folder", help="Folder of the built-in Postgres; one for evaluation by default.")
 ]
 Schema = Annotated[str, typer.Option("--schema", help="Where the store lives.")]
-Model = Annotated[str, typer.Option("--model", help="offline, e5, minilm, hash, or a SentenceTransformers name.")]
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", help="offline, e5, minilm, hash, or a SentenceTransformers model: its folder, or organisation/name."
+    ),
+]
 Cache = Annotated[Path | None, typer.Option("--cache", help="File that keeps vectors between runs.")]
 K = Annotated[int, typer.Option("--k", min=1, max=1000, help="Hits asked for.")]
 Knobs = Annotated[list[str] | None, typer.Option("--knob", help="A knob and its value, as in rrf_k=60; repeat.")]
