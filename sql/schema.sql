@@ -372,10 +372,14 @@ BEGIN
         WITH proposed AS MATERIALIZED (
             -- the closest codes of the scope; order is deterministic, since distances of bits tie
             SELECT c.key, c.ordinal
-            FROM codes AS c
-            WHERE c.org = v_org AND c.space = in_space AND c.centre = in_centre AND c.live AND (c.shared OR c.owner = v_user)
-              AND (c.expires_at IS NULL OR c.expires_at > v_now)
-            ORDER BY c.bits <~> asked_bits, c.created_at DESC, c.key DESC, c.ordinal
+            FROM (SELECT s.key, s.ordinal, s.bits <~> asked_bits AS distance FROM codes AS s
+                  WHERE s.org = v_org AND s.space = in_space AND s.centre = in_centre AND s.live AND s.shared
+                    AND (s.expires_at IS NULL OR s.expires_at > v_now)
+                  UNION ALL
+                  SELECT p.key, p.ordinal, p.bits <~> asked_bits FROM codes AS p
+                  WHERE p.org = v_org AND p.space = in_space AND p.centre = in_centre AND p.live AND NOT p.shared AND p.owner = v_user
+                    AND (p.expires_at IS NULL OR p.expires_at > v_now)) AS c
+            ORDER BY c.distance, c.key DESC, c.ordinal
             LIMIT wanted
         ), measured AS (
             SELECT v.key, v.ordinal, v.created_at, v.embedding <#> asked AS distance
@@ -583,6 +587,26 @@ CREATE FUNCTION lore.decoded_part(part text) RETURNS jsonb
     AS $$ SELECT convert_from(decode(rpad(translate(part, '-_', '+/'), (length(part) + 3) / 4 * 4, '='), 'base64'), 'UTF8')::jsonb $$;
 
 ALTER FUNCTION lore.decoded_part(part text) OWNER TO lore_owner;
+
+--
+-- Name: enter_search(text, text, text, text, text, text[], public.halfvec, public.halfvec[]); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.enter_search(role_name text, org text, user_name text, space text, token text, query_texts text[], embedding public.halfvec, further public.halfvec[], OUT texts text[], OUT embeddings public.halfvec[]) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM pg_catalog.set_config('role', role_name, true), pg_catalog.set_config('lore.org_id', org, true),
+            pg_catalog.set_config('lore.user_id', user_name, true), pg_catalog.set_config('lore.space', space, true);
+    IF token <> '' THEN
+        PERFORM pg_catalog.set_config('lore.token', token, true);
+    END IF;
+    texts := query_texts;
+    embeddings := pg_catalog.array_prepend(embedding, further);
+END
+$$;
+
+ALTER FUNCTION lore.enter_search(role_name text, org text, user_name text, space text, token text, query_texts text[], embedding public.halfvec, further public.halfvec[], OUT texts text[], OUT embeddings public.halfvec[]) OWNER TO lore_owner;
 
 SET default_tablespace = '';
 
@@ -1993,8 +2017,8 @@ BEGIN
 
     RETURN QUERY
     WITH documents AS MATERIALIZED (
-        -- || makes one plain copy of the tsvector: else every ts_rank below would decompress it again
-        SELECT m.key, m.created_at, m.tsv || '' AS tsv,
+        -- || makes one plain copy of the tsvector of a long memory: else every ts_rank below would decompress it again
+        SELECT m.key, m.created_at, CASE WHEN m.full_length > 2000 THEN m.tsv || '' ELSE m.tsv END AS tsv,
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM memories AS m
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
@@ -3152,10 +3176,16 @@ CREATE UNIQUE INDEX aliases_group_name ON lore.aliases USING btree (org, folded)
 CREATE UNIQUE INDEX aliases_memory_name ON lore.aliases USING btree (org, key, folded) WHERE (key IS NOT NULL);
 
 --
--- Name: codes_scan; Type: INDEX; Schema: lore; Owner: lore_owner
+-- Name: codes_private; Type: INDEX; Schema: lore; Owner: lore_owner
 --
 
-CREATE INDEX codes_scan ON lore.codes USING btree (org, space, centre) INCLUDE (live, shared, owner, expires_at, created_at, key, ordinal, bits);
+CREATE INDEX codes_private ON lore.codes USING btree (org, space, centre, owner) INCLUDE (expires_at, key, ordinal, bits) WHERE (live AND (NOT shared));
+
+--
+-- Name: codes_shared; Type: INDEX; Schema: lore; Owner: lore_owner
+--
+
+CREATE INDEX codes_shared ON lore.codes USING btree (org, space, centre) INCLUDE (expires_at, key, ordinal, bits) WHERE (live AND shared);
 
 --
 -- Name: embedding_space_active; Type: INDEX; Schema: lore; Owner: lore_owner
@@ -3880,6 +3910,15 @@ GRANT ALL ON FUNCTION lore.counted_votes(of_org text, of_key bigint) TO lore_use
 --
 
 REVOKE ALL ON FUNCTION lore.decoded_part(part text) FROM PUBLIC;
+
+--
+-- Name: FUNCTION enter_search(role_name text, org text, user_name text, space text, token text, query_texts text[], embedding public.halfvec, further public.halfvec[], OUT texts text[], OUT embeddings public.halfvec[]); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.enter_search(role_name text, org text, user_name text, space text, token text, query_texts text[], embedding public.halfvec, further public.halfvec[], OUT texts text[], OUT embeddings public.halfvec[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.enter_search(role_name text, org text, user_name text, space text, token text, query_texts text[], embedding public.halfvec, further public.halfvec[], OUT texts text[], OUT embeddings public.halfvec[]) TO lore_service;
+GRANT ALL ON FUNCTION lore.enter_search(role_name text, org text, user_name text, space text, token text, query_texts text[], embedding public.halfvec, further public.halfvec[], OUT texts text[], OUT embeddings public.halfvec[]) TO lore_search;
+GRANT ALL ON FUNCTION lore.enter_search(role_name text, org text, user_name text, space text, token text, query_texts text[], embedding public.halfvec, further public.halfvec[], OUT texts text[], OUT embeddings public.halfvec[]) TO lore_user;
 
 --
 -- Name: TABLE fusion_config; Type: ACL; Schema: lore; Owner: lore_owner

@@ -164,15 +164,19 @@ def test_an_exact_scan_reads_the_organisation_s_vectors_by_their_key(admin: str)
     nodes = [node for node in recall(admin, "") if node.get("Index Name") == "vectors_pkey"]
     assert nodes
     assert all("org = " in node["Index Cond"] for node in nodes)
-    assert "codes_scan" not in indexes(recall(admin, ""))
+    assert "codes_shared" not in indexes(recall(admin, ""))
 
 
 def test_codes_are_read_from_their_index_alone(admin: str, codes_only: None) -> None:
     nodes = recall(admin, "")
-    [scan] = [node for node in nodes if node.get("Index Name") == "codes_scan"]
-    assert scan["Node Type"] == "Index Only Scan"
-    assert scan["Heap Fetches"] == 0
-    assert "org = " in scan["Index Cond"]
+    scans = {node["Index Name"]: node for node in nodes if node.get("Index Name") in ("codes_shared", "codes_private")}
+    assert set(scans) == {"codes_shared", "codes_private"}
+    for scan in scans.values():
+        assert scan["Node Type"] == "Index Only Scan"
+        assert scan["Heap Fetches"] == 0
+        assert "org = " in scan["Index Cond"]
+    # Other members' private codes are not so much as read.
+    assert "owner = " in scans["codes_private"]["Index Cond"]
     # The vectors that they propose are re-ranked one by one, not scanned.
     reranked = [node for node in nodes if node.get("Index Name") == "vectors_pkey"]
     assert reranked
@@ -180,7 +184,7 @@ def test_codes_are_read_from_their_index_alone(admin: str, codes_only: None) -> 
 
 
 def test_the_query_s_code_is_made_once(admin: str, codes_only: None) -> None:
-    texts = {node["Query Text"] for node in recall(admin, "") if node.get("Index Name") == "codes_scan"}
+    texts = {node["Query Text"] for node in recall(admin, "") if node.get("Index Name") == "codes_shared"}
     assert texts
     # As an expression over a column it would run for every row: 2.7 µs each.
     assert not [text for text in texts if "binary_quantize" in text]

@@ -199,9 +199,10 @@ CREATE TABLE codes (
     FOREIGN KEY (org, space, key, ordinal) REFERENCES vectors ON DELETE CASCADE,
     FOREIGN KEY (space, centre) REFERENCES centres ON DELETE CASCADE
 );
--- One uncovered column would end the index-only scan (4 ms become 24 to 51).
-CREATE INDEX codes_scan ON codes (org, space, centre)
-    INCLUDE (live, shared, owner, expires_at, created_at, key, ordinal, bits);
+-- Two, so that a scan reads what its asker may see and nothing else, and each as narrow as can be: every column is read for
+-- every code. One uncovered column would end the index-only scan (4 ms become 24 to 51).
+CREATE INDEX codes_shared ON codes (org, space, centre) INCLUDE (expires_at, key, ordinal, bits) WHERE live AND shared;
+CREATE INDEX codes_private ON codes (org, space, centre, owner) INCLUDE (expires_at, key, ordinal, bits) WHERE live AND NOT shared;
 ALTER TABLE codes SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02);
 
 -- name: pending

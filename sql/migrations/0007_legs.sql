@@ -103,10 +103,14 @@ BEGIN
         WITH proposed AS MATERIALIZED (
             -- the closest codes of the scope; order is deterministic, since distances of bits tie
             SELECT c.key, c.ordinal
-            FROM codes AS c
-            WHERE c.org = v_org AND c.space = in_space AND c.centre = in_centre AND c.live AND (c.shared OR c.owner = v_user)
-              AND (c.expires_at IS NULL OR c.expires_at > v_now)
-            ORDER BY c.bits <~> asked_bits, c.created_at DESC, c.key DESC, c.ordinal
+            FROM (SELECT s.key, s.ordinal, s.bits <~> asked_bits AS distance FROM codes AS s
+                  WHERE s.org = v_org AND s.space = in_space AND s.centre = in_centre AND s.live AND s.shared
+                    AND (s.expires_at IS NULL OR s.expires_at > v_now)
+                  UNION ALL
+                  SELECT p.key, p.ordinal, p.bits <~> asked_bits FROM codes AS p
+                  WHERE p.org = v_org AND p.space = in_space AND p.centre = in_centre AND p.live AND NOT p.shared AND p.owner = v_user
+                    AND (p.expires_at IS NULL OR p.expires_at > v_now)) AS c
+            ORDER BY c.distance, c.key DESC, c.ordinal
             LIMIT wanted
         ), measured AS (
             SELECT v.key, v.ordinal, v.created_at, v.embedding <#> asked AS distance
@@ -466,8 +470,8 @@ BEGIN
 
     RETURN QUERY
     WITH documents AS MATERIALIZED (
-        -- || makes one plain copy of the tsvector: else every ts_rank below would decompress it again
-        SELECT m.key, m.created_at, m.tsv || '' AS tsv,
+        -- || makes one plain copy of the tsvector of a long memory: else every ts_rank below would decompress it again
+        SELECT m.key, m.created_at, CASE WHEN m.full_length > 2000 THEN m.tsv || '' ELSE m.tsv END AS tsv,
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM memories AS m
         WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
