@@ -25,7 +25,7 @@ from generated import Generated, Question, Shape, World, generate, load, questio
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.embeddings.base import EmbeddingSpace
-from lore_retriever.operations.common import halfvec_text
+from lore_retriever.steps import HalfVector
 
 STRATA = (("S", 0, 400), ("M", 400, 2500), ("L", 2500, 10**9), ("ALL", 0, 10**9))
 
@@ -39,10 +39,16 @@ SELECT key, min(d) FROM (
 GROUP BY key ORDER BY 2 LIMIT 40"""
 
 RAW_CODES = """
+WITH asked AS MATERIALIZED (
+    SELECT binary_quantize(%(vector)s::halfvec - n.embedding) AS bits FROM centres AS n WHERE n.space = 1)
 SELECT v.key, min(v.embedding <#> %(vector)s::halfvec) FROM (
-    SELECT c.key, c.ordinal FROM codes AS c
-    WHERE c.org = %(org)s AND c.space = 1 AND c.centre = 1 AND c.live AND (c.shared OR c.owner = %(user)s)
-    ORDER BY c.bits <~> (SELECT binary_quantize(%(vector)s::halfvec - n.embedding) FROM centres AS n WHERE n.space = 1) LIMIT %(candidates)s) AS p
+    SELECT c.key, c.ordinal
+    FROM (SELECT s.key, s.ordinal, s.bits <~> (SELECT bits FROM asked) AS distance FROM codes AS s
+          WHERE s.org = %(org)s AND s.space = 1 AND s.centre = 1 AND s.live AND s.shared
+          UNION ALL
+          SELECT p.key, p.ordinal, p.bits <~> (SELECT bits FROM asked) FROM codes AS p
+          WHERE p.org = %(org)s AND p.space = 1 AND p.centre = 1 AND p.live AND NOT p.shared AND p.owner = %(user)s) AS c
+    ORDER BY c.distance LIMIT %(candidates)s) AS p
 JOIN vectors AS v ON v.org = %(org)s AND v.space = 1 AND v.key = p.key AND v.ordinal = p.ordinal
 GROUP BY v.key ORDER BY 2 LIMIT 40"""
 
@@ -117,7 +123,7 @@ class Raw:
     def vector(self, question: Question, numbers: list[float]) -> None:
         """The vector leg: an exact scan, or codes where the store would use them."""
         statement = RAW_CODES if self.windows[question.org] > self.budget else RAW_VECTOR
-        self.ask(question, statement, {"vector": halfvec_text(numbers), "candidates": self.candidates})
+        self.ask(question, statement, {"vector": HalfVector(numbers), "candidates": self.candidates})
 
 
 def measure(conninfo: str, asked: list[Question], shape: Shape, rounds: int) -> dict[str, list[tuple[int, float]]]:

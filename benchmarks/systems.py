@@ -11,7 +11,7 @@ from peer_rows import set_for_database
 from search import VectorsOfTheBenchmark
 
 from lore_retriever import MemoryStore
-from lore_retriever.operations.common import halfvec_text
+from lore_retriever.steps import HalfVector
 
 K = 10
 
@@ -90,7 +90,7 @@ class LoreExact:
             )
             rows = self.connection.execute(
                 "SELECT id FROM recall(ARRAY[%s], ARRAY[%s::halfvec], 10)",
-                [question.text, halfvec_text(question.vector.tolist())],
+                [question.text, HalfVector(question.vector.tolist())],
             ).fetchall()
         return [f"{question.org}/{row[0]}" for row in rows]
 
@@ -116,7 +116,7 @@ class Truth:
 
     def nearest(self, question: Question) -> tuple[list[str], list[str]]:
         """The ten nearest windows, and the ten memories with the nearest windows."""
-        params = {"org": question.org, "user": question.user, "vector": halfvec_text(question.vector.tolist())}
+        params = {"org": question.org, "user": question.user, "vector": HalfVector(question.vector.tolist())}
         rows = self.connection.execute(NEAREST_WINDOWS, params).fetchall()
         return [row[0] for row in rows[:K]], list(dict.fromkeys(row[1] for row in rows))[:K]
 
@@ -165,14 +165,14 @@ class Handwritten:
             return cursor.execute(statement, params).fetchall()  # type: ignore[arg-type]
 
     def search(self, question: Question) -> list[str]:
-        params = [question.text, halfvec_text(question.vector.tolist()), K, self.any_word]
+        params = [question.text, HalfVector(question.vector.tolist()), K, self.any_word]
         rows = self._scoped(
             question, "SELECT id, memory, content, score FROM hybrid_search(%s, %s::halfvec, %s, %s)", params
         )
         return [row[1] for row in rows]
 
     def nearest(self, question: Question) -> list[str]:
-        params = [halfvec_text(question.vector.tolist()), K]
+        params = [HalfVector(question.vector.tolist()), K]
         return [row[0] for row in self._scoped(question, "SELECT id FROM nearest(%s::halfvec, %s)", params)]
 
     def close(self) -> None:

@@ -41,6 +41,8 @@ class FaultyWire:
         self._orders: list[Order] = []
         self._is_open = True
         self.cuts = 0
+        self.requests = 0
+        """How often a client has sent something: its round trips, and its partings."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -86,6 +88,7 @@ class FaultyWire:
                 readable, _, _ = select.select([client, server], [], [], 0.2)
                 for end in readable:
                     data = end.recv(1 << 16)
+                    self.requests += end is client
                     order = self._order_for(data) if end is client else None
                     if order is not None:
                         self._break(order, data, client, server)

@@ -71,7 +71,9 @@ def test_a_store_is_weighed_and_its_searches_are_taken_apart(tmp_path: Path, emp
     parts = run(
         tmp_path, "parts.py", empty_database, *few, "--filled", "--questions", "6", "--rounds", "1", "--no-model"
     )
-    assert {"whole search", "recall", "leg: vector", "leg: exact", "leg: relaxed", "leg: alias"} <= set(parts["parts"])
+    assert {"whole search", "statement", "leg: vector", "leg: exact", "leg: relaxed", "leg: alias"} <= set(
+        parts["parts"]
+    )
     asked = ("--questions", "6", "--clients", "2", "--seconds", "0.2")
     served = run(tmp_path, "throughput.py", empty_database, *few, "--filled", *asked)
     assert served["ways"]["threads"]["2"]["per_second"] > 0

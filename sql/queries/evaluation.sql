@@ -21,7 +21,7 @@ LOCK TABLE fusion_config IN SHARE ROW EXCLUSIVE MODE
 -- name: leg_places
 -- One row per memory that a leg proposed, with its place in each leg and its fused relevance.
 SELECT c.key, c.relevance, c.vector_rank, c.exact_rank, c.relaxed_rank, c.alias_rank
-FROM candidates(%(queries)s::text[], %(embeddings)s::halfvec[], %(k)s::integer,
+FROM candidates(%(queries)s::text[], array_prepend(%(embedding)s::halfvec, %(further)s::halfvec[]), %(k)s::integer,
                 CASE WHEN %(filter)s::jsonb IS NULL AND %(kinds)s::text[] IS NULL AND %(as_of)s::timestamptz IS NULL THEN NULL
                      ELSE allowed_keys(%(filter)s::jsonb, %(kinds)s::text[], %(as_of)s::timestamptz) END) AS c
 

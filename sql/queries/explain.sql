@@ -1,7 +1,7 @@
 -- name: explain_legs
 -- One row per query, leg and visible memory it proposed, in the leg's order; one without an id where a leg proposed none.
 SELECT l.query_no, l.leg, m.id, l.rank, l.value, l.matched, l.took_ms
-FROM explain_legs(%(queries)s::text[], %(embeddings)s::halfvec[], %(k)s::integer * (SELECT (fusion()).pool_multiplier),
+FROM explain_legs(%(queries)s::text[], array_prepend(%(embedding)s::halfvec, %(further)s::halfvec[]), %(k)s::integer * (SELECT (fusion()).pool_multiplier),
          CASE WHEN %(filter)s::jsonb IS NULL AND %(kinds)s::text[] IS NULL AND %(as_of)s::timestamptz IS NULL THEN NULL
               ELSE allowed_keys(%(filter)s::jsonb, %(kinds)s::text[], %(as_of)s::timestamptz) END) AS l
 LEFT JOIN memories AS m ON m.org = scope_org() AND m.key = l.key

@@ -15,6 +15,14 @@ FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
 WHERE e.extname IN ('vector', 'pg_trgm', 'btree_gin', 'unaccent', 'fuzzystrmatch')
 ORDER BY 1
 
+-- name: may_enter
+-- One row: whether the login role itself may call what searches in one round trip.
+SELECT has_schema_privilege(session_user, n.oid, 'USAGE')
+       AND bool_and(has_function_privilege(session_user, p.oid, 'EXECUTE')) AS may_enter
+FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+WHERE n.nspname = current_schema() AND p.proname IN ('enter_search', 'recall')
+GROUP BY n.oid
+
 -- name: spaces
 -- One row per embedding space that is not dropped, the active one first.
 SELECT space, model, revision, dimensions, state, centre, evidence

@@ -35,8 +35,9 @@ from lore_retriever.errors import (
     SchemaMismatch,
     StoreUnavailable,
 )
+from lore_retriever.queries import query_in
 from lore_retriever.retries import may_retry, pause_s, was_cut
-from lore_retriever.steps import Body, Call, Embed, Numbers, Operation, Row, Statement, Step
+from lore_retriever.steps import Body, Call, Embed, HalfVector, Numbers, Operation, Row, Statement, Step, Transact
 
 __all__ = ["Access", "AsyncDriver", "Driver", "translated"]
 
@@ -56,6 +57,8 @@ class Access:
     user: str = ""
     space: str = ""
     token: str = ""
+    schema: str = ""
+    """The store's schema, where the login role itself may use it; else a transaction has to take the user role first."""
 
     def statement(self) -> Statement:
         """The one statement that sets it all, for the transaction it stands in."""
@@ -69,6 +72,13 @@ class Access:
         if self.token:
             return Statement("enter_signed_scope", params | {"token": self.token})
         return Statement("enter_scope", params)
+
+    def at_once(self, step: Transact) -> tuple[bytes, Mapping[str, Any]] | None:
+        """The text and the parameters of what a step may be done with in one statement; None if it may not."""
+        if step.at_once is None or not self.schema:
+            return None
+        scope = {"role": self.role, "org": self.org, "user": self.user, "space": self.space, "token": self.token}
+        return query_in(self.schema, step.at_once.name), {**step.at_once.params, **scope}
 
 
 def translated(error: Exception) -> Exception:
@@ -158,6 +168,21 @@ class NumbersDumper(Dumper):
 psycopg.adapters.register_dumper(Numbers, NumbersDumper)
 
 
+class HalfVectorDumper(Dumper):
+    """`HalfVector` in pgvector's binary form: its length, two bytes of no use, its numbers at half precision."""
+
+    format = Format.BINARY
+    oid = 0  # another one in every database; the statement says what it is
+
+    def dump(self, obj: HalfVector) -> bytes:
+        """The vector's bytes."""
+        count = len(obj.vector)
+        return struct.pack(f">hh{count}e", count, 0, *obj.vector)
+
+
+psycopg.adapters.register_dumper(HalfVector, HalfVectorDumper)
+
+
 def _embedded(vectors: Sequence[Vector], step: Embed, dimensions: int) -> list[list[float]]:
     labels = list(step.labels) or [f"text {n}" for n in range(len(step.texts))]
     return checked_vectors(vectors, count=len(step.texts), dimensions=dimensions, labels=labels)
@@ -237,20 +262,25 @@ class Driver:
                 elif isinstance(step, Call):
                     result = step.run()
                 else:
-                    result = self.transact(step.body, access)
+                    result = self.transact(step, access)
             except Exception as error:
                 failure = error
             step, value = _advance(operation, result, failure)
         return value
 
-    def transact(self, body: Callable[[], Body], access: Access) -> Any:
+    def transact(self, step: Transact, access: Access) -> Any:
         """Run a body in one transaction under `access`, again where that is safe and can help."""
+        at_once = access.at_once(step)
         tries = 0
         while True:
             tries += 1
             try:
-                with self.pool.connection() as connection, connection.transaction():
-                    return _run(connection, body(), access)
+                with self.pool.connection() as connection:
+                    if at_once is not None:
+                        with connection.cursor(row_factory=dict_row, binary=True) as cursor:
+                            return cursor.execute(*at_once).fetchall()
+                    with connection.transaction():
+                        return _run(connection, step.body(), access)
             except Exception as error:
                 if not may_retry(error, tries):
                     mended = translated(error)
@@ -310,21 +340,26 @@ class AsyncDriver:
                 elif isinstance(step, Call):
                     result = await (asyncio.to_thread(step.run) if step.arun is None else step.arun())
                 else:
-                    result = await self.transact(step.body, access)
+                    result = await self.transact(step, access)
             except Exception as error:
                 failure = error
             step, value = _advance(operation, result, failure)
         return value
 
-    async def transact(self, body: Callable[[], Body], access: Access) -> Any:
+    async def transact(self, step: Transact, access: Access) -> Any:
         """Run a body in one transaction under `access`, again where that is safe and can help."""
         self._require_own_loop()
+        at_once = access.at_once(step)
         tries = 0
         while True:
             tries += 1
             try:
-                async with self.pool.connection() as connection, connection.transaction():
-                    return await _arun(connection, body(), access)
+                async with self.pool.connection() as connection:
+                    if at_once is not None:
+                        async with connection.cursor(row_factory=dict_row, binary=True) as cursor:
+                            return await (await cursor.execute(*at_once)).fetchall()
+                    async with connection.transaction():
+                        return await _arun(connection, step.body(), access)
             except Exception as error:
                 if not may_retry(error, tries):
                     mended = translated(error)

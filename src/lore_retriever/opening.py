@@ -20,11 +20,12 @@ __all__ = ["Facts", "embedder_of", "facts_body", "open_space", "whoami_body"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a database says of itself: rows of `extension_schemas`, `applied_migrations` and `spaces`."""
+    """What a database says of itself: rows of `extension_schemas`, `applied_migrations` and `spaces`, and `may_enter`."""
 
     extension_schemas: tuple[str, ...]
     migrations: tuple[tuple[int, str, str], ...]
     spaces: tuple[Row, ...]
+    may_enter: bool
 
 
 def facts_body() -> Body:
@@ -32,10 +33,12 @@ def facts_body() -> Body:
     extensions = yield Statement("extension_schemas")
     migrations = yield Statement("applied_migrations")
     spaces = yield Statement("spaces")
+    entering = yield Statement("may_enter")
     return Facts(
         tuple(row["name"] for row in extensions),
         tuple((row["number"], row["name"], row["hash"]) for row in migrations),
         tuple(spaces),
+        any(row["may_enter"] for row in entering),
     )
 
 

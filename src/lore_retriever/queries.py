@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import LiteralString, cast
 
-__all__ = ["query", "sql_folder"]
+__all__ = ["query", "query_in", "sql_folder"]
 
 _HEADER = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
@@ -34,3 +34,12 @@ def _queries() -> dict[str, LiteralString]:
 def query(name: str) -> LiteralString:
     """The statement of that name in `sql/queries/`; its comments say what one row is."""
     return _queries()[name]
+
+
+@cache
+def query_in(schema: str, name: str) -> bytes:
+    """A statement of `sql/queries/` that names the store's schema itself, as `{schema}`, since it runs under no search path."""
+    from psycopg import sql
+
+    quoted = sql.Identifier(schema).as_string(None).replace("%", "%%")  # else the driver would take it for a parameter
+    return sql.SQL(query(name)).format(schema=sql.SQL(quoted)).as_bytes(None)

@@ -13,7 +13,7 @@ from typing import Any, LiteralString
 from lore_retriever.embeddings.base import Vector
 from lore_retriever.queries import query
 
-__all__ = ["Body", "Call", "Embed", "Numbers", "Operation", "Row", "Statement", "Step", "Transact"]
+__all__ = ["Body", "Call", "Embed", "HalfVector", "Numbers", "Operation", "Row", "Statement", "Step", "Transact"]
 
 Row = dict[str, Any]
 
@@ -26,6 +26,13 @@ class Numbers:
     """
 
     vectors: Sequence[Vector]
+
+
+@dataclass(frozen=True, slots=True)
+class HalfVector:
+    """One vector as a parameter: a `halfvec` in binary (10 µs instead of 70 in the server, 20 instead of 200 here)."""
+
+    vector: Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,14 @@ Body = Generator[Statement, list[Row], Any]
 
 @dataclass(frozen=True, slots=True)
 class Transact:
-    """Run a body in one transaction under the operation's scope. `body` is called anew when it is retried."""
+    """Run a body in one transaction under the operation's scope. `body` is called anew when it is retried.
+
+    `at_once`: a statement with the same rows that enters the scope itself, so that one round trip does for four. It is run
+    instead where the login role may call what it calls.
+    """
 
     body: Callable[[], Body]
+    at_once: Statement | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import checked_schema, compared, known_migrations, search_path
 from lore_retriever.opening import Facts, facts_body, open_space, whoami_body
 from lore_retriever.operations.common import BeforeWrite, OpenSpace
-from lore_retriever.steps import Operation
+from lore_retriever.steps import Operation, Transact
 from lore_retriever.types import Scope
 from lore_retriever.views import AsyncMemories, Memories
 
@@ -52,6 +52,7 @@ class _Store:
         self._canonicalizer = canonicalizer
         self._before_write = before_write
         self._path = search_path(schema, [])
+        self._may_enter = False  # whether the login role itself may call what searches in one round trip
         self._space: OpenSpace | None = None
         self._server: Any = None  # the built-in Postgres, where this store started it
 
@@ -72,12 +73,14 @@ class _Store:
         checked_scope(scope)
         number = "" if self._space is None else str(self._space.number)
         token = scope.token if isinstance(scope, SignedScope) else ""
-        return Access(self._path, "lore_user", scope.org, scope.user, number, token)
+        schema = self.schema if self._may_enter else ""
+        return Access(self._path, "lore_user", scope.org, scope.user, number, token, schema)
 
     def _learn(self, facts: Facts) -> None:
         """Take in what the database says of itself, or raise what is wrong with it."""
         compared(self.schema, facts.migrations, known_migrations()).require_current()
         self._path = search_path(self.schema, facts.extension_schemas)
+        self._may_enter = facts.may_enter
         self._space = open_space(
             facts.spaces, self._given_embedder, self._on_embedding_error, self._canonicalizer, self._before_write
         )
@@ -219,7 +222,7 @@ class MemoryStore(_Store):
         if self._space is None:
             with self._opening:
                 if self._space is None:
-                    self._learn(self._driver.transact(facts_body, self._unscoped()))
+                    self._learn(self._driver.transact(Transact(facts_body), self._unscoped()))
         assert self._space is not None
         return self._space
 
@@ -247,7 +250,7 @@ class MemoryStore(_Store):
         Raises:
             ScopeMissing: If that is nobody.
         """
-        scope: Scope = self._driver.transact(whoami_body, self._unscoped())
+        scope: Scope = self._driver.transact(Transact(whoami_body), self._unscoped())
         return scope
 
     def perform(self, operation: Operation, scope: Scope) -> Any:
@@ -453,7 +456,7 @@ class AsyncMemoryStore(_Store):
             assert self._opening is not None
             async with self._opening:
                 if self._space is None:
-                    self._learn(await driver.transact(facts_body, self._unscoped()))
+                    self._learn(await driver.transact(Transact(facts_body), self._unscoped()))
         assert self._space is not None
         return self._space
 
@@ -468,7 +471,7 @@ class AsyncMemoryStore(_Store):
 
     async def whoami(self) -> Scope:
         """As `MemoryStore.whoami`. Await it once and hand the names to `as_user`: `as_caller` takes no coroutine."""
-        scope: Scope = await self._opened().transact(whoami_body, self._unscoped())
+        scope: Scope = await self._opened().transact(Transact(whoami_body), self._unscoped())
         return scope
 
     async def perform(self, operation: Operation, scope: Scope) -> Any:

@@ -15,7 +15,7 @@ from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.legs import Place, combined, leg_ranking, leg_sets
 from lore_retriever.evaluation.runs import Ranked, Run
 from lore_retriever.evaluation.suites import Query, Suite
-from lore_retriever.operations.common import halfvec_text
+from lore_retriever.operations.common import asked_vectors
 from lore_retriever.operations.reading import filter_json
 from lore_retriever.queries import query as statement
 from lore_retriever.types import LEGS, LegName, Scope
@@ -103,7 +103,7 @@ class Session:
         embedded = self._embedder.embed_queries(query.texts) if vectors else None
         asked = {
             "queries": list(query.texts),
-            "embeddings": None if embedded is None else [halfvec_text(vector) for vector in embedded],
+            **asked_vectors(embedded, len(query.texts)),
             "k": k,
             "filter": filter_json(query.filter),
             "kinds": None,

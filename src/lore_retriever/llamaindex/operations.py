@@ -14,11 +14,11 @@ from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import checked_id, checked_queries
 from lore_retriever.llamaindex.nodes import REF_DOC_KEY
 from lore_retriever.operations.adapters import checked_ids
-from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
+from lore_retriever.operations.common import OpenSpace, fetch
 from lore_retriever.operations.reading import filter_json, recall
 from lore_retriever.operations.writing import remember_many
 from lore_retriever.results import memory_from_row
-from lore_retriever.steps import Embed, Operation
+from lore_retriever.steps import Embed, HalfVector, Operation
 from lore_retriever.types import NewMemory, Recall
 
 __all__ = [
@@ -129,7 +129,7 @@ def search(
         if vector is None:
             # Through recall once more, which degrades or raises as the store was told to.
             return (yield from _recalled(space, text, None, limit, filter))
-    vectors = None if vector is None else [halfvec_text(checked_vector(space, vector, label="the query"))]
+    vectors = None if vector is None else [checked_vector(space, vector, label="the query")]
     found: Recall = yield from _recalled(space, "" if legs == "vector" else text, vectors, limit, filter)
     return found.model_copy(update={"queries": (text,)})
 
@@ -137,11 +137,11 @@ def search(
 def _recalled(
     space: OpenSpace,
     text: str,
-    vectors: Sequence[str | None] | None,
+    vectors: Sequence[Vector | None] | None,
     limit: int,
     filter: Filter | None,  # noqa: A002
 ) -> Operation:
-    return recall(space, text, limit=limit, filter=filter, kinds=None, as_of=None, vectors=vectors)  # type: ignore[arg-type]
+    return recall(space, text, limit=limit, filter=filter, kinds=None, as_of=None, vectors=vectors)
 
 
 def query_vector(space: OpenSpace, texts: Sequence[str]) -> Operation:
@@ -189,7 +189,7 @@ def _closest_vectors(found: Recall, vector: Sequence[float]) -> Operation:
         "closest_vectors",
         ids=[hit.id for hit in found.hits],
         owners=[hit.owner for hit in found.hits],
-        embedding=halfvec_text(vector),
+        embedding=HalfVector(vector),
     )
     vectors = {(row["id"], row["owner"]): row["embedding"] for row in rows}
     return [vectors.get((hit.id, hit.owner)) for hit in found.hits]

@@ -13,10 +13,10 @@ from lore_retriever.embeddings.checking import checked_vectors
 from lore_retriever.errors import EmbeddingFailed, InvalidInput
 from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import checked_ids, checked_limit, checked_queries
-from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text
+from lore_retriever.operations.common import OpenSpace, fetch
 from lore_retriever.operations.reading import recall
 from lore_retriever.results import memory_from_row
-from lore_retriever.steps import Embed, Operation
+from lore_retriever.steps import Embed, HalfVector, Operation
 from lore_retriever.types import Memory, Recall
 
 __all__ = [
@@ -76,12 +76,11 @@ def _foreign_vector(space: OpenSpace, vector: Vector) -> list[float]:
 
 def recall_by_vector(space: OpenSpace, vector: Vector, *, limit: int, **conditions: Any) -> Operation:
     """Search by the vector leg alone. The vector must be of the store's space, which only its length can show."""
-    embedding = halfvec_text(_foreign_vector(space, vector))
-    return (yield from _recall(space, "", [embedding], limit, conditions))
+    return (yield from _recall(space, "", [_foreign_vector(space, vector)], limit, conditions))
 
 
 def _recall(
-    space: OpenSpace, query: str, vectors: list[str] | None, limit: int, conditions: Mapping[str, Any]
+    space: OpenSpace, query: str, vectors: list[Vector] | None, limit: int, conditions: Mapping[str, Any]
 ) -> Operation:
     wanted: dict[str, Any] = {"filter": None, "kinds": None, "as_of": None} | dict(conditions)
     return (yield from recall(space, query, limit=limit, vectors=vectors, **wanted))
@@ -102,7 +101,7 @@ def diverse(space: OpenSpace, query: str, *, k: int, fetch_k: int, lambda_mult: 
     if vector is None:
         # Through recall once more, which degrades or raises as the store was told to.
         return (yield from _recall(space, query, None, checked_limit(k), conditions))
-    found = yield from _recall(space, query, [halfvec_text(vector)], _fetched(k, fetch_k), conditions)
+    found = yield from _recall(space, query, [vector], _fetched(k, fetch_k), conditions)
     return (yield from _picked(found, vector, k, lambda_mult))
 
 
@@ -111,7 +110,7 @@ def diverse_by_vector(
 ) -> Operation:
     """The same by the vector leg alone, for a vector of the store's space."""
     unit = _foreign_vector(space, vector)
-    found = yield from _recall(space, "", [halfvec_text(unit)], _fetched(k, fetch_k), conditions)
+    found = yield from _recall(space, "", [unit], _fetched(k, fetch_k), conditions)
     return (yield from _picked(found, unit, k, lambda_mult))
 
 
@@ -124,7 +123,7 @@ def _picked(found: Recall, vector: Vector, k: int, lambda_mult: float) -> Operat
         "closest_vectors",
         ids=[hit.id for hit in found.hits],
         owners=[hit.owner for hit in found.hits],
-        embedding=halfvec_text(vector),
+        embedding=HalfVector(vector),
     )
     vectors = {(row["id"], row["owner"]): row["embedding"] for row in rows}
     order = diverse_order(

@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from lore_retriever.context import Candidate, CountTokens, Request, assemble, counter_of
+from lore_retriever.embeddings.base import Vector
 from lore_retriever.errors import InvalidInput
 from lore_retriever.filters.tree import Filter
 from lore_retriever.inputs import utc
-from lore_retriever.operations.common import OpenSpace
+from lore_retriever.operations.common import OpenSpace, halfvec_text
 from lore_retriever.operations.reading import checked_kinds, filter_json, recall_params
 from lore_retriever.results import recall_from_rows
 from lore_retriever.steps import Body, Operation, Row, Statement, Transact
@@ -55,7 +56,7 @@ def build_context(
     as_of: datetime | None,
     sections: Iterable[SectionName] | None,
     style: str,
-    vectors: Sequence[str] | None = None,
+    vectors: Sequence[Vector | None] | None = None,
 ) -> Operation:
     """A briefing on the queries, or on what is pinned, recent and open without any."""
     budget = _checked_budget(max_tokens)
@@ -114,7 +115,7 @@ def _read(search: Mapping[str, Any] | None, lists: Mapping[str, Any], most_chars
             row["full_length"] if is_long and sum(long[:place]) < _WHOLE else 0
             for place, (row, is_long) in enumerate(zip(hits, long, strict=True))
         ]
-        vectors = (search or {}).get("embeddings") or []
+        vectors = (search or {}).get("vectors") or []
         params = {
             "owners": [row["owner"] for row in hits],
             "ids": [row["id"] for row in hits],
@@ -126,13 +127,14 @@ def _read(search: Mapping[str, Any] | None, lists: Mapping[str, Any], most_chars
     return _Found(hits, listed, details)
 
 
-def _sought(row: Row, vectors: Sequence[str | None]) -> str | None:
+def _sought(row: Row, vectors: Sequence[Vector | None]) -> str | None:
     """The query's vector, for a long hit: its closest window is shown instead of the one that holds most of the words.
 
     A window chosen for its words holds the query's stems; the closest one is nearer to what was meant. Ops runbooks,
     closest passages inside at 2,000 tokens: 0.850 with the words' window, 0.890 with the closest.
     """
-    return vectors[row["query_no"]] if row["truncated"] and vectors else None
+    vector = vectors[row["query_no"]] if row["truncated"] and vectors else None
+    return None if vector is None else halfvec_text(vector)
 
 
 def _named(row: Row, queries: Sequence[str]) -> str | None:

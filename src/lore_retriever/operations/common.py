@@ -9,10 +9,10 @@ from typing import Literal
 from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.evidence import Evidence
 from lore_retriever.language import Canonicalizer
-from lore_retriever.steps import Body, Operation, Statement, Transact
+from lore_retriever.steps import Body, HalfVector, Operation, Statement, Transact
 from lore_retriever.types import NewMemory
 
-__all__ = ["BeforeWrite", "OpenSpace", "fetch", "halfvec_text", "run"]
+__all__ = ["BeforeWrite", "OpenSpace", "asked_vectors", "fetch", "halfvec_text", "run"]
 
 BeforeWrite = Callable[[NewMemory], NewMemory | None]
 """Returns the memory to store: the one given, another in its place, or None to refuse it."""
@@ -54,6 +54,13 @@ def fetch(name: str, **params: object) -> Operation:
     return (yield Transact(lambda: run(Statement(name, params))))
 
 
-def one_each(vectors: Sequence[Vector] | None) -> list[str | None] | None:
-    """Vectors as halfvec texts, or None."""
-    return None if vectors is None else [halfvec_text(vector) for vector in vectors]
+def asked_vectors(vectors: Sequence[Vector | None] | None, queries: int) -> dict[str, object]:
+    """The parameters `embedding` and `further` of a search: the vector of its first query in binary, and those of further
+    queries, of which there are mostly none, as text. None stands for no vector.
+    """
+    first, *rest = [None] * queries if vectors is None else vectors
+    further = ",".join("NULL" if vector is None else f'"{halfvec_text(vector)}"' for vector in rest)
+    return {
+        "embedding": None if first is None else HalfVector(first),
+        "further": f"{{{further}}}" if rest else None,
+    }

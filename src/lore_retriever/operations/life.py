@@ -9,9 +9,9 @@ from typing import Any
 from lore_retriever.context.duplicates import word_resemblance
 from lore_retriever.errors import InvalidInput, NotFound
 from lore_retriever.inputs import checked_id, checked_memory, new_memory
-from lore_retriever.operations.common import BeforeWrite, OpenSpace, fetch, halfvec_text
+from lore_retriever.operations.common import BeforeWrite, OpenSpace, fetch
 from lore_retriever.operations.storing import Item
-from lore_retriever.steps import Body, Operation, Statement, Transact
+from lore_retriever.steps import Body, HalfVector, Operation, Statement, Transact
 from lore_retriever.types import Change, NewMemory, Similar
 
 __all__ = ["NEIGHBOURS_ASKED_FOR", "guarded", "guarded_changes", "history", "look_for_similar"]
@@ -78,7 +78,7 @@ def look_for_similar(space: OpenSpace, items: Sequence[Item]) -> Body:
         if vector is None:
             continue
         start, end = item.windows[0].start, item.windows[0].end
-        rows = yield Statement("nearest_memories", {"embedding": halfvec_text(vector), "limit": 4})
+        rows = yield Statement("nearest_memories", {"embedding": HalfVector(vector), "limit": 4})
         for row in rows:
             if row["is_own"] and row["id"] == item.id:
                 continue

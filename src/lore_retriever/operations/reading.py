@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from lore_retriever import limits
+from lore_retriever.embeddings.base import Vector
 from lore_retriever.errors import EmbeddingFailed, InvalidInput, NotFound
 from lore_retriever.explanation import explanation_from_rows
 from lore_retriever.filters import parse_filter, to_json
@@ -24,7 +25,7 @@ from lore_retriever.inputs import (
     items_of,
     utc,
 )
-from lore_retriever.operations.common import OpenSpace, fetch, halfvec_text, run
+from lore_retriever.operations.common import OpenSpace, asked_vectors, fetch, run
 from lore_retriever.operations.language import canonical_queries
 from lore_retriever.results import memory_from_row, recall_from_rows
 from lore_retriever.steps import Body, Embed, Operation, Statement, Transact
@@ -49,7 +50,7 @@ def filter_json(given: Mapping[str, Any] | Filter | None) -> str | None:
 
 
 def _query_vectors(space: OpenSpace, texts: Sequence[str]) -> Operation:
-    """One halfvec text for each query (None for a blank one), and why there is none where embedding failed."""
+    """One vector for each query (None for a blank one), and why there is none where embedding failed."""
     wanted = [text for text in texts if text.strip()]
     if not wanted:
         return None, None
@@ -60,7 +61,7 @@ def _query_vectors(space: OpenSpace, texts: Sequence[str]) -> Operation:
             raise
         _log.warning("recall answers from the lexical legs only: %s", error)
         return None, f"the query could not be embedded: {error}"
-    return [halfvec_text(next(vectors)) if text.strip() else None for text in texts], None
+    return [next(vectors) if text.strip() else None for text in texts], None
 
 
 def recall_params(
@@ -71,7 +72,7 @@ def recall_params(
     filter: Mapping[str, Any] | Filter | None,  # noqa: A002 (the hosts' own name)
     kinds: Sequence[str] | None,
     as_of: datetime | None,
-    vectors: Sequence[str] | None = None,
+    vectors: Sequence[Vector | None] | None = None,
 ) -> Operation:
     """Parameters of the statement `recall`, queries translated and embedded, and why the search is degraded (or None)."""
     texts, note = checked_queries(queries)
@@ -86,7 +87,7 @@ def recall_params(
     degraded = None
     if vectors is None:
         vectors, degraded = yield from _query_vectors(space, params["queries"])
-    params["embeddings"] = vectors
+    params |= {"vectors": vectors} | asked_vectors(vectors, len(params["queries"]))
     return params, degraded or untranslated or note
 
 
@@ -98,13 +99,13 @@ def recall(
     filter: Mapping[str, Any] | Filter | None,  # noqa: A002 (the hosts' own name)
     kinds: Sequence[str] | None,
     as_of: datetime | None,
-    vectors: Sequence[str] | None = None,
+    vectors: Sequence[Vector | None] | None = None,
 ) -> Operation:
-    """Search; `vectors` are halfvec texts of the queries where a host embedded them itself."""
+    """Search; `vectors` are those of the queries where a host embedded them itself."""
     params, degraded = yield from recall_params(
         space, queries, limit=limit, filter=filter, kinds=kinds, as_of=as_of, vectors=vectors
     )
-    rows = yield Transact(lambda: run(Statement("recall", params)))
+    rows = yield Transact(lambda: run(Statement("recall", params)), at_once=Statement("recall_at_once", params))
     return recall_from_rows(
         rows, recall_id=str(uuid.uuid4()), queries=tuple(params["queries"]), degraded=degraded, evidence=space.evidence
     )
