@@ -74,6 +74,26 @@ def test_a_store_loads_no_model_or_framework() -> None:
     assert set(run(code).split()) & set(HEAVY) == {"psycopg", "psycopg_pool"}
 
 
+LACKING = {
+    "bm25s": ("from lore_retriever.evaluation.baselines import analyse; analyse('x')", "eval"),
+    "Stemmer": ("from lore_retriever.evaluation.baselines import analyse; analyse('x')", "eval"),
+    "ir_measures": ("from lore_retriever.evaluation import measures; measures._parse('R@10')", "eval"),
+    "lingua": ("from lore_retriever.detection import LinguaDetector; LinguaDetector(['de', 'fr'])", "language"),
+    "langchain_core": ("import lore_retriever.langchain", "langchain"),
+    "llama_index.core": ("from lore_retriever.llamaindex import LoreRetriever", "llamaindex"),
+    "platformdirs": ("from lore_retriever import embedded; embedded.default_path()", "embedded"),
+    "psycopg_c,psycopg_binary,psycopg.pq.pq_ctypes": ("from lore_retriever import MemoryStore", "binary"),
+}
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+def test_what_is_not_installed_is_an_import_error_that_names_the_extra(lacking: str) -> None:
+    code, extra = LACKING[lacking]
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({lacking.split(',')!r}))\n"
+    told = run(f"{hidden}try:\n    exec({code!r})\nexcept ImportError as error:\n    print(error)")
+    assert f'pip install "lore-retriever[{extra}]"' in told
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     import lore_retriever
 

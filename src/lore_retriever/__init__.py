@@ -96,7 +96,16 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        home = import_module(f"{__name__}.{_HOMES[name]}")
+    except ImportError as error:
+        if "libpq" not in str(error) and "pq wrapper" not in str(error):
+            raise
+        raise ImportError(
+            'psycopg finds no libpq: pip install "lore-retriever[binary]", or install your system\'s libpq.',
+            name="psycopg",
+        ) from error
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,6 @@ from lore_retriever.cli.output import console, hits_view, print_json, shown, sta
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import Tally, embed_own, store_missing, waiting
 from lore_retriever.demo import DEMO_AS_OF, DemoQuestion, demo_memories_by_scope, demo_questions
-from lore_retriever.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from lore_retriever.store import MemoryStore
@@ -88,7 +87,9 @@ def _cache_file() -> Path:
     try:
         import platformdirs
     except ImportError as error:
-        raise StoreUnavailable('the demo needs platformdirs: pip install "lore-retriever[quickstart]".') from error
+        raise ImportError(
+            'the demo needs platformdirs: pip install "lore-retriever[quickstart]".', name="platformdirs"
+        ) from error
     return platformdirs.user_cache_path("lore-retriever", appauthor=False) / "vectors.sqlite"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.errors import InvalidInput
+from lore_retriever.evaluation.extra import needed
 from lore_retriever.evaluation.measures import measure
 from lore_retriever.evaluation.runs import Ranked, Run
 from lore_retriever.evaluation.suites import Document, Query, Suite
@@ -48,8 +49,7 @@ class Bm25:
         return sorted(found, key=_best_first)[:k]
 
     def _shelve(self, documents: Sequence[Document]) -> tuple[Any, list[str]]:
-        import bm25s
-
+        bm25s = needed("bm25s")
         index = bm25s.BM25(k1=self._k1, b=self._b, method="lucene")
         index.index([analyse(document.text) or [""] for document in documents], show_progress=False)
         return index, [document.id for document in documents]
@@ -97,9 +97,7 @@ class ExactVectors:
 
 def analyse(text: str) -> list[str]:
     """A text's terms: English stems, no stop words; compounds whole and in parts; CJK and Thai bigrams."""
-    import Stemmer
-    from bm25s.stopwords import STOPWORDS_EN_PLUS
-
+    stop_words, stemmers = needed("bm25s.stopwords").STOPWORDS_EN_PLUS, needed("Stemmer")
     lowered = text.lower()
     terms: list[str] = []
     for run in _UNSPLIT.findall(lowered):
@@ -109,8 +107,8 @@ def analyse(text: str) -> list[str]:
         parts = _PART.findall(word)
         if len(parts) > 1:
             terms.append(word)
-        words += [part for part in parts if part not in STOPWORDS_EN_PLUS]
-    return terms + list(Stemmer.Stemmer("english").stemWords(words))
+        words += [part for part in parts if part not in stop_words]
+    return terms + list(stemmers.Stemmer("english").stemWords(words))
 
 
 def fuse_reciprocal(

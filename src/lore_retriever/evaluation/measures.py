@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from lore_retriever.errors import InvalidInput
+from lore_retriever.evaluation.extra import needed
 from lore_retriever.evaluation.runs import Run
 from lore_retriever.evaluation.suites import Suite
 
@@ -133,7 +134,7 @@ def measure(suite: Suite, run: Run, names: Sequence[str] = DEFAULT_MEASURES) -> 
     per_query = {each: dict.fromkeys(names, 0.0) for each in judged}
     spelt = {parsed: name for name, parsed in asked.items()}
     qrels, places = _irm_rows(suite, run, judged)
-    for metric in _irm().iter_calc(list(asked.values()), qrels, places):
+    for metric in needed("ir_measures").iter_calc(list(asked.values()), qrels, places):
         per_query[judged[int(metric.query_id)]][spelt[metric.measure]] = float(metric.value)
     mean = {name: sum(row[name] for row in per_query.values()) / len(judged) for name in names}
     return Measured(per_query, mean)
@@ -255,7 +256,7 @@ def latency_summary(run: Run) -> dict[str, float] | None:
 
 
 def _irm_rows(suite: Suite, run: Run, judged: Sequence[str]) -> tuple[list[Any], list[Any]]:
-    irm, fresh = _irm(), count()
+    irm, fresh = needed("ir_measures"), count()
     # Numbers stand for ids, so that no id can upset the tool, and scores fall with rank, so that it cannot
     # reorder ties.
     numbers: dict[str, str] = {}
@@ -277,15 +278,6 @@ def _irm_rows(suite: Suite, run: Run, judged: Sequence[str]) -> tuple[list[Any],
 
 def _parse(name: str) -> Any:
     try:
-        return _irm().parse_measure(name)
+        return needed("ir_measures").parse_measure(name)
     except (ValueError, NameError, SyntaxError) as error:
         raise InvalidInput(f"{name!r} is no measure: write R@10, nDCG@10, RR, Success@1 and the like.") from error
-
-
-def _irm() -> Any:
-    try:
-        import ir_measures
-    except ImportError as error:
-        message = "measuring needs the `eval` extra: pip install 'lore-retriever[eval]'."
-        raise ImportError(message) from error
-    return ir_measures
