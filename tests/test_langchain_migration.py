@@ -285,3 +285,15 @@ def test_import_refuses_what_it_cannot_mean(
     refused = lore("import", source.info.dsn, *options)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert match in refused.stderr
+
+
+def test_a_source_that_is_not_there_or_no_connection_string_is_named_at_once(ana: Any) -> None:
+    dead = "postgresql+psycopg://user@127.0.0.1:1/notes"
+    for move in (
+        lambda source: import_pgvector(source, ana, collection="mine"),
+        lambda source: import_pgvectorstore(source, ana, table="mine"),
+    ):
+        with pytest.raises(StoreUnavailable, match=r"source did not answer: .*refused.*Check that its server runs"):
+            move(dead)
+        with pytest.raises(InvalidInput, match="no connection string"):
+            move("hots=localhost")

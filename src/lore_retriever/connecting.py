@@ -13,7 +13,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from lore_retriever.errors import InvalidInput, StoreUnavailable
 
-__all__ = ["AsyncTries", "Tries", "checked_conninfo"]
+__all__ = ["AsyncTries", "Tries", "checked_conninfo", "connected"]
 
 # libpq passes on no SQLSTATE of a refused connection, only the text. What stands here no waiting mends; all else might be
 # a server that is starting, and so is a text in another language.
@@ -40,6 +40,22 @@ def checked_conninfo(conninfo: str) -> str:
             "this is no connection string. Give a URL such as postgresql://user@host/database, or host=… dbname=…"
         ) from None
     return conninfo
+
+
+def connected(conninfo: str, **options: Any) -> psycopg.Connection[Any]:
+    """One connection of its own, as to a database that is only read once.
+
+    Raises:
+        InvalidInput: As `checked_conninfo`.
+        StoreUnavailable: If there is no connection; with the reason.
+    """
+    try:
+        return psycopg.connect(checked_conninfo(conninfo), **options)
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(
+            f"the source did not answer: {' '.join(str(error).split()).rstrip('.?')}. Check that its server runs and its"
+            " connection string is right."
+        ) from error
 
 
 def is_final(error: Exception) -> bool:

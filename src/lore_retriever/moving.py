@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from lore_retriever.bridge import View
+from lore_retriever.connecting import connected
 from lore_retriever.errors import InvalidInput
 from lore_retriever.rows import Columns, Imported, import_rows
 
@@ -49,10 +50,11 @@ def import_pgvector(source: str, memories: View, *, collection: str, **options: 
         **options: Those of `import_rows`.
 
     Raises:
-        InvalidInput: If there is no such collection.
+        InvalidInput: If there is no such collection, or this is no connection string.
+        StoreUnavailable: If the source cannot be reached.
     """
     conninfo = plain_conninfo(source)
-    with psycopg.connect(conninfo) as connection:
+    with connected(conninfo) as connection:
         known = connection.execute(
             "SELECT 1 FROM information_schema.columns WHERE table_name = 'langchain_pg_embedding' AND column_name = 'id'"
         ).fetchone()

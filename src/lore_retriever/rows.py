@@ -19,7 +19,8 @@ from psycopg.rows import dict_row
 
 from lore_retriever.annotations import ADAPTER_KIND, reserved_fields
 from lore_retriever.bridge import View, blocking
-from lore_retriever.errors import InvalidInput, StoreUnavailable
+from lore_retriever.connecting import connected
+from lore_retriever.errors import InvalidInput
 from lore_retriever.ingest import is_held
 from lore_retriever.inputs import checked_memory, new_memory
 from lore_retriever.operations.common import fetch
@@ -148,11 +149,7 @@ def _batches(
     if not isinstance(source, str):
         yield from _read(source, selecting, params, size)
         return
-    try:
-        connection = psycopg.connect(source, application_name="lore-retriever-import")
-    except psycopg.OperationalError as error:
-        raise StoreUnavailable(f"the source did not answer: {str(error).strip()}") from error
-    with connection:
+    with connected(source, application_name="lore-retriever-import") as connection:
         connection.read_only = True
         yield from _read(connection, selecting, params, size)
 

@@ -12,7 +12,8 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from lore_retriever.bridge import perform
-from lore_retriever.errors import InvalidInput, StoreUnavailable
+from lore_retriever.connecting import connected
+from lore_retriever.errors import InvalidInput
 from lore_retriever.ingest import is_held
 from lore_retriever.inputs import checked_id, checked_memory
 from lore_retriever.llamaindex.nodes import memory_of_node
@@ -76,11 +77,10 @@ def _batches(
         vector=sql.SQL("t.embedding::real[]") if with_vectors else sql.SQL("NULL"),
         table=sql.Identifier(schema_name, f"data_{table_name.lower()}"),
     )
-    try:
-        connection = psycopg.connect(plain_conninfo(source), application_name="lore-retriever-import")
-    except psycopg.OperationalError as error:
-        raise StoreUnavailable(f"the source did not answer: {str(error).strip()}") from error
-    with connection, connection.cursor("lore_import", row_factory=dict_row) as cursor:
+    with (
+        connected(plain_conninfo(source), application_name="lore-retriever-import") as connection,
+        connection.cursor("lore_import", row_factory=dict_row) as cursor,
+    ):
         connection.read_only = True
         try:
             cursor.execute(statement)
