@@ -274,7 +274,8 @@ class Memories:
         relevance by `Reinforcement.multiplier`. Being found or shown counts for nothing.
 
         Args:
-            recall_id: `Recall.id` or `Briefing.recall_id` of the search that brought it up.
+            recall_id: `Recall.id` or `Briefing.recall_id` of the search that brought it up. Searches are not kept, so
+                it is not looked up: it only tells the votes of one search from those of another.
 
         Raises:
             NotFound: If no memory of that id is visible here.
