@@ -15,6 +15,7 @@ from psycopg import sql
 
 from lore_retriever import InvalidInput, MemoryStore, NewMemory, NotFound
 from lore_retriever.admin import StoreAdmin
+from lore_retriever.language import CallableTranslator
 from lore_retriever.testing import HashEmbedder
 
 
@@ -158,6 +159,42 @@ class TestMoving:
             assert "old" not in {each.id for each in ana.recall("old port").hits}
             assert ana.history("old")[0].content == "old port 80"
             assert store.as_user("acme", "ben").get("a/1").content == "ben's own"
+
+    def test_a_translated_memory_comes_back_with_its_original_and_is_not_translated_again(
+        self, database: str, app_database: str, other: StoreAdmin, other_database: str, tmp_path: Path
+    ) -> None:
+        german, english = "Das Tor öffnet um zwei.", "The gate opens at two."
+        asked: list[str] = []
+
+        def translate(text: str, source: str) -> str:
+            asked.append(text)
+            if "Ebbe" in text:
+                raise TimeoutError("the translator did not answer")
+            return english
+
+        facts = sql.SQL("SELECT id, content, content_original, language, translation FROM lore.memories ORDER BY id")
+        with MemoryStore.connect(
+            app_database, embedder=HashEmbedder(32), canonicalizer=CallableTranslator(translate)
+        ) as store:
+            ana = store.as_user("acme", "ana")
+            ana.remember(german, id="gate", language="de")
+            ana.remember("Die Ebbe kommt um drei.", id="tide", language="de")  # its translation still waits
+        exporting = StoreAdmin.connect(database)
+        exporting.export_jsonl(tmp_path / "one.jsonl")
+        del asked[:]
+        assert other.import_jsonl(tmp_path / "one.jsonl")["stored"] == 2
+        other.embed()
+        other.export_jsonl(tmp_path / "two.jsonl")
+        assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+        with psycopg.connect(database) as before, psycopg.connect(other_database) as after:
+            assert after.execute(facts).fetchall() == before.execute(facts).fetchall()
+        with MemoryStore.connect(
+            other_database, embedder=HashEmbedder(32), canonicalizer=CallableTranslator(translate)
+        ) as store:
+            memory = store.as_user("acme", "ana").get("gate")
+            assert (memory.content, memory.content_original, memory.language) == (english, german, "de")
+            assert store.as_user("acme", "ana").recall("gate opens").hits[0].id == "gate"
+        assert german not in asked
 
     def test_an_organisation_or_a_user_can_be_exported_alone(self, filled: StoreAdmin, tmp_path: Path) -> None:
         filled.export_jsonl(tmp_path / "acme.jsonl", org="acme")
