@@ -316,15 +316,40 @@ def test_database_options_of_eval_belong_behind_it(lore: CommandLine) -> None:
     assert "Measure every leg" in lore("eval", "run", "--help").stdout
 
 
+def test_a_schema_of_the_built_in_server_that_is_a_typo_makes_no_store(tmp_path: Path) -> None:
+    lore = CommandLine({"LORE_FOLDER": str(tmp_path / "pg"), "LORE_MODEL": "hash"})
+    assert lore("remember", "alpha", "--id", "m").exit_code == 0
+    for words in (
+        ["recall", "alpha"],
+        ["list"],
+        ["remember", "bravo"],
+        ["config", "show"],
+        ["status"],
+        ["maintain"],
+        ["embed"],
+        ["space", "list"],
+        ["identity", "show"],
+    ):
+        refused = lore(*words, "--schema", "lroe")
+        assert refused.exit_code == 3, words
+        assert "migrate" in refused.stderr
+    assert "'lroe' holds no store; those of the built-in Postgres: 'lore'" in " ".join(
+        lore("recall", "alpha", "--schema", "lroe").stderr.split()
+    )
+    assert lore("doctor", "--schema", "lroe").exit_code != 0
+    assert lore("migrate", "--schema", "lroe").exit_code == 0
+    assert lore("recall", "alpha", "--schema", "lroe").exit_code == 0
+
+
 # --- settings
 
 
 def test_settings_come_from_options_then_the_environment_then_defaults() -> None:
     environment = {"LORE_DATABASE": "env", "LORE_ORG": "env", "LORE_USER": "", "LORE_JSON": "1", "LORE_FOLDER": "/f"}
-    settings = resolved({"org": "after", "database": None}, {"org": "before"}, environment=environment, user="login")
-    assert (settings.database, settings.org, settings.user) == ("env", "after", "login")
+    settings = resolved({"org": "after", "database": None}, {"org": "before"}, environment=environment, login="login")
+    assert (settings.database, settings.org, settings.user, settings.login) == ("env", "after", None, "login")
     assert (settings.schema, settings.as_json, settings.folder) == (None, False, Path("/f"))
-    assert resolved(environment={}, user="login").org == "default"
+    assert "secret" not in repr(resolved({"token": "secret"}, environment={}, login="login"))
 
 
 # --- text

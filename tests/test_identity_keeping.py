@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from cli_tools import CommandLine, ana_of
-from lore_retriever import Memories, MemoryStore
+from lore_retriever import Memories, MemoryStore, ScopeMissing
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.doctor import Report, examine
 from lore_retriever.identity import Identity, recorded_identity, use_identity
@@ -66,6 +66,51 @@ def test_the_commands_choose_an_identity_and_keep_its_callers(database: str, log
     assert keeper("identity", "unmap", ROLE).exit_code == 0
     again = keeper("identity", "unmap", ROLE)
     assert (again.exit_code, "not mapped" in again.stderr) == (1, True)
+
+
+def test_who_is_known_by_the_login_role_need_not_say_who(database: str, login: str) -> None:
+    keeper, member = CommandLine({"LORE_DATABASE": database}), CommandLine({"LORE_DATABASE": login})
+    assert keeper("migrate", "--identity", "role").exit_code == 0
+    nobody = member("recall", "gateway")
+    assert (nobody.exit_code, "maps its login role" in " ".join(nobody.stderr.split())) == (1, True)
+    assert keeper("identity", "map", ROLE, "acme", "ana").exit_code == 0
+    assert member("remember", "the gateway restarts at two", "--id", "g").exit_code == 0
+    assert [memory["owner"] for memory in json.loads(member("list", "--json").stdout)] == ["ana"]
+    assert json.loads(member("status", "--json").stdout)["caller"] == "ana of acme"
+    assert member("list", "--org", "acme").exit_code == 0
+    other = member("list", "--user", "ben")
+    assert (other.exit_code, "speaks for ana of acme, not for ben of acme" in other.stderr) == (1, True)
+
+
+def test_who_is_known_by_a_token_gives_it(database: str, login: str) -> None:
+    keeper, bare = CommandLine({"LORE_DATABASE": database}), CommandLine({"LORE_DATABASE": login})
+    assert keeper("migrate", "--identity", "claims", "--org-claim", "app.org").exit_code == 0
+    assert keeper("identity", "add-key", "-", input=SECRET).exit_code == 0
+    token = signed(app={"org": "acme"}, sub="ana")
+    lacking = bare("recall", "gateway")
+    assert (lacking.exit_code, "give --token, or set LORE_TOKEN" in " ".join(lacking.stderr.split())) == (1, True)
+    assert "LORE_TOKEN" in json.loads(bare("status", "--json").stdout)["caller"]
+    member = CommandLine({"LORE_DATABASE": login, "LORE_TOKEN": token})
+    assert member("remember", "the gateway restarts at two", "--id", "g").exit_code == 0
+    assert "restarts at two" in bare("recall", "gateway", "--token", token).stdout
+    assert json.loads(member("status", "--json").stdout)["caller"] == "ana of acme"
+    for words in (["--user", "ben"], ["--token", signed(app={"org": "acme"}, sub="ana", secret=b"z" * 32)]):
+        refused = member("list", *words)
+        assert refused.exit_code == 1
+        assert token not in refused.stderr
+    ended = member("list", "--token", signed(app={"org": "acme"}, sub="ana", exp=1))
+    assert "the token has expired. Give another one by --token or LORE_TOKEN." in " ".join(ended.stderr.split())
+    with (
+        MemoryStore.connect(login, embedder=HashEmbedder(32)) as store,
+        pytest.raises(ScopeMissing, match="signed_scope"),
+    ):
+        store.whoami()
+
+
+def test_a_token_that_nobody_asks_for_is_told(app_database: str) -> None:
+    found = ana_of(app_database)("list", "--token", "a.b.c")
+    assert found.exit_code == 0
+    assert "identity is settings: the token counts for nothing" in found.stderr
 
 
 def test_a_mapping_that_does_not_count_yet_is_told(database: str, login: str) -> None:

@@ -48,7 +48,8 @@ def whoami_body() -> Body:
     if not (row["org"] and row["user"]):
         raise ScopeMissing(
             "the database takes this connection for nobody. Where identity is `role`, an administrator maps its login"
-            " role: docs/howto/roles.md; else name the scope: store.as_user(org, user)."
+            " role: docs/howto/roles.md; where it is `claims`, each request brings its token:"
+            " store.as_caller(lambda: signed_scope(token)); else name the scope: store.as_user(org, user)."
         )
     return Scope(org=row["org"], user=row["user"])
 

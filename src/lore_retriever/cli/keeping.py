@@ -18,7 +18,7 @@ from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opene
 from lore_retriever.cli.output import console, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import waiting
-from lore_retriever.errors import EmbeddingSpaceMismatch, PermissionDenied
+from lore_retriever.errors import EmbeddingSpaceMismatch, PermissionDenied, ScopeMissing
 
 __all__ = ["register"]
 
@@ -121,20 +121,21 @@ def status(settings: Settings) -> None:
 def _contents(settings: Settings) -> dict[str, Any]:
     """What the caller sees in a store that is current."""
     from lore_retriever.operations.common import fetch
+    from lore_retriever.types import Scope
 
     with opened_memories(settings) as memories:
         try:
             space = memories.store.space
         except (EmbeddingSpaceMismatch, ImportError) as error:
             return {"embedding_space": str(error)}
-        [known] = memories.store.perform(fetch("recorded_identity"), memories.scope)
+        [known] = memories.store.perform(fetch("recorded_identity"), Scope(org="none", user="none"))
         facts = {"embedding_space": str(space.embedder.space), "identity": known["identity"]}
         try:
             rows = memories.store.perform(fetch("count_memories"), memories.scope)
-        except PermissionDenied as error:
+        except (PermissionDenied, ScopeMissing) as error:
             return facts | {"caller": str(error)}
         return facts | {
-            "caller": f"{settings.user} of {settings.org}",
+            "caller": f"{memories.scope.user} of {memories.scope.org}",
             "memories": rows[0]["n"],
             "waiting": waiting(memories)[0],
         }

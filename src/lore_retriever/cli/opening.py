@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lore_retriever.cli.output import status_line
 from lore_retriever.cli.settings import Settings
-from lore_retriever.errors import InvalidInput, StoreUnavailable
+from lore_retriever.errors import InvalidInput, PermissionDenied, SchemaMismatch, ScopeMissing, StoreUnavailable
 
 if TYPE_CHECKING:
     from lore_retriever.admin import StoreAdmin
     from lore_retriever.embeddings import Embedder
     from lore_retriever.store import MemoryStore
+    from lore_retriever.types import Scope
     from lore_retriever.views import Memories
 
 __all__ = ["Keeper", "named_model", "opened_keeper", "opened_memories", "opened_store", "require_reachable"]
@@ -75,6 +78,7 @@ def opened_store(settings: Settings) -> Iterator[MemoryStore]:
 
     schema = settings.schema or "lore"
     if settings.database is None:
+        _require_named_store(settings)
         opened = MemoryStore.embedded(settings.folder, embedder=named_model(settings), schema=schema, max_size=2)
     else:
         require_reachable(settings.database)
@@ -87,9 +91,74 @@ def opened_store(settings: Settings) -> Iterator[MemoryStore]:
 
 @contextmanager
 def opened_memories(settings: Settings) -> Iterator[Memories]:
-    """The store as the user of the settings sees it."""
+    """The store as the caller of the settings sees it, who is asked for when something is done."""
     with opened_store(settings) as store:
-        yield store.as_user(settings.org, settings.user)
+        try:
+            yield store.as_caller(cache(lambda: caller_of(settings, store)))
+        except PermissionDenied as error:
+            told = getattr(getattr(error.__cause__, "diag", None), "message_primary", None)
+            if settings.token is None or told is None or "token" not in told:
+                raise
+            raise PermissionDenied(f"{told}. Give another one by --token or LORE_TOKEN.") from error
+
+
+def caller_of(settings: Settings, store: MemoryStore) -> Scope:
+    """On whose behalf to act: whom the settings name, and for the rest, whom the database takes the caller for.
+
+    Raises:
+        ScopeMissing: If the database knows its callers by a token and there is none, or takes this login for nobody.
+    """
+    from lore_retriever.operations.common import fetch
+    from lore_retriever.types import Scope
+
+    # How callers are known is for every caller to read: any scope reads the same.
+    [known] = store.perform(fetch("recorded_identity"), Scope(org="none", user="none"))
+    if known["identity"] == "claims":
+        return _proved(settings, tuple(known["org_claim"]), tuple(known["user_claim"]))
+    if settings.token is not None:
+        status_line(f"identity is {known['identity']}: the token counts for nothing.")
+    if known["identity"] == "role" and not (settings.org and settings.user):
+        mapped = store.whoami()
+        return Scope(org=settings.org or mapped.org, user=settings.user or mapped.user)
+    return Scope(org=settings.org or "default", user=settings.user or settings.login)
+
+
+def _proved(settings: Settings, org_claim: tuple[str, ...], user_claim: tuple[str, ...]) -> Scope:
+    from lore_retriever.identity import SignedScope, signed_scope
+
+    if settings.token is None:
+        raise ScopeMissing(
+            "this store knows its callers by a signed token (identity claims), and there is none: give --token, or set"
+            " LORE_TOKEN."
+        )
+    named = signed_scope(settings.token, org_claim=org_claim, user_claim=user_claim)
+    return SignedScope(org=settings.org or named.org, user=settings.user or named.user, token=settings.token)
+
+
+def _require_named_store(settings: Settings) -> None:
+    """Nothing, unless a schema was named and the built-in Postgres has no store there: it would be made of a typo."""
+    if settings.schema in (None, "lore"):
+        return
+    with opened_keeper(replace(settings, admin_database=None)) as keeper:
+        if keeper.admin.status().state != "missing":
+            return
+        there = ", ".join(repr(name) for name in _stores(keeper.conninfo)) or "none"
+    raise SchemaMismatch(
+        f"schema {settings.schema!r} holds no store; those of the built-in Postgres: {there}. Check --schema, or make it"
+        " with `lore-retriever migrate --schema …`."
+    )
+
+
+def _stores(conninfo: str) -> list[str]:
+    """Schemas that hold a store."""
+    import psycopg
+
+    with psycopg.connect(conninfo) as connection:
+        rows = connection.execute(
+            "SELECT n.nspname FROM pg_namespace AS n WHERE 2 = (SELECT count(*) FROM pg_class AS c WHERE c.relnamespace = n.oid"
+            " AND c.relname IN ('migrations', 'memories') AND c.relkind = 'r') ORDER BY n.nspname"
+        ).fetchall()
+    return [row[0] for row in rows]
 
 
 @contextmanager

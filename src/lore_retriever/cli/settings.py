@@ -6,7 +6,7 @@ import getpass
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -70,14 +70,25 @@ _CALLER_OPTIONS: dict[str, Any] = {
     "org": Annotated[
         str | None,
         typer.Option(
-            "--org", help="Organisation; default, if none is given. Or set LORE_ORG.", rich_help_panel=_CALLER
+            "--org",
+            help="Organisation; where the database knows its callers itself, theirs, else default. Or set LORE_ORG.",
+            rich_help_panel=_CALLER,
         ),
     ],
     "user": Annotated[
         str | None,
         typer.Option(
             "--user",
-            help="User of that organisation; your login name by default. Or set LORE_USER.",
+            help="User of that organisation; as the database knows you, else your login name. Or set LORE_USER.",
+            rich_help_panel=_CALLER,
+        ),
+    ],
+    "token": Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            help="Signed token that names you, where identity is claims. Better set LORE_TOKEN: others of this machine see"
+            " the options of a command.",
             rich_help_panel=_CALLER,
         ),
     ],
@@ -97,6 +108,9 @@ class Settings:
         database: Connection string of an application; None is the built-in Postgres in `folder`.
         admin_database: Connection string of an administrator; None takes `database`.
         schema: None is the default of the command, `lore` nearly everywhere.
+        org, user: None is whom the database takes the caller for, or else `default` and `login`.
+        token: What proves the caller, where the database asks for proof.
+        login: The login name of whoever runs this process.
     """
 
     database: str | None = None
@@ -104,8 +118,10 @@ class Settings:
     folder: Path | None = None
     schema: str | None = None
     model: str | None = None
-    org: str = "default"
-    user: str = ""
+    org: str | None = None
+    user: str | None = None
+    token: str | None = field(default=None, repr=False)
+    login: str = ""
     as_json: bool = False
     debug: bool = False
 
@@ -122,7 +138,7 @@ def os_user() -> str:
         return f"uid-{os.getuid()}" if hasattr(os, "getuid") else "user"
 
 
-def resolved(*given: Mapping[str, Any], environment: Mapping[str, str], user: str) -> Settings:
+def resolved(*given: Mapping[str, Any], environment: Mapping[str, str], login: str) -> Settings:
     """Settings from options, the most specific first; then the environment, then defaults. Pure.
 
     Raises:
@@ -137,7 +153,7 @@ def resolved(*given: Mapping[str, Any], environment: Mapping[str, str], user: st
             chosen = environment.get(f"LORE_{name.upper()}") or None
         if chosen is not None:
             values[name] = Path(chosen).expanduser() if name == "folder" else chosen
-    return Settings(**({"user": user} | values))
+    return Settings(**values, login=login)
 
 
 def shared_parameters(*, caller: bool = True) -> list[inspect.Parameter]:
@@ -172,7 +188,7 @@ def command(
             after = {parameter.name: values.pop(parameter.name) for parameter in shared}
             before = ctx.find_root().params
             ctx.find_root().obj = {"debug": bool(after["debug"] or before.get("debug"))}
-            function(resolved(after, before, environment=os.environ, user=os_user()), **values)
+            function(resolved(after, before, environment=os.environ, login=os_user()), **values)
 
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
