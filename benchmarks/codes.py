@@ -31,7 +31,7 @@ from lore_retriever.evaluation.suites import Query, Suite
 from lore_retriever.operations.common import halfvec_text
 from lore_retriever.windows import split_windows
 
-BUDGETS = (200, 400, 800, 1600)
+BUDGETS = (200, 400, 800, 1000, 1600)
 DEPTHS = (10, 40)
 
 CODES = "SELECT key FROM closest_codes(%(asked)s::halfvec, 1::smallint, %(centre)s::smallint, %(candidates)s, 40)"

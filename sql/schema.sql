@@ -634,7 +634,7 @@ CREATE TABLE lore.fusion_config (
     near_miss_similarity double precision DEFAULT 0.45 NOT NULL,
     near_miss_penalty double precision DEFAULT 0.6 NOT NULL,
     scan_numbers bigint DEFAULT 4000000 NOT NULL,
-    code_candidates integer DEFAULT 1600 NOT NULL,
+    code_candidates integer DEFAULT 1000 NOT NULL,
     accepted_run bigint,
     accepted_at timestamp with time zone,
     CONSTRAINT fusion_config_alias_weight_check CHECK (((alias_weight >= (0)::double precision) AND (alias_weight <= (100)::double precision))),
@@ -1437,7 +1437,7 @@ DECLARE
 BEGIN
     SELECT c.* INTO chosen FROM fusion_config AS c;
     IF NOT FOUND THEN
-        chosen := ROW(true, 60, 4, 1, 1, 1, 1, 4, 10, 0.2, 300, 32, 1.2, 0.75, 0.45, 0.6, 4000000, 1600, NULL, NULL)::fusion_config;
+        chosen := ROW(true, 60, 4, 1, 1, 1, 1, 4, 10, 0.2, 300, 32, 1.2, 0.75, 0.45, 0.6, 4000000, 1000, NULL, NULL)::fusion_config;
     END IF;
     RETURN chosen;
 END
@@ -1974,7 +1974,9 @@ DECLARE
     size record;
     stems query_stem[];
     proposing query_stem[];
+    holders_of tsquery;  -- any of the stems that propose, where they are few enough to be read at once
     proposed bigint[];
+    alone boolean := false;  -- common words propose by themselves, too
     query_idf double precision;
     at_home boolean;  -- most of the query's words are known here
     -- What compounds were taken apart into, and compounds written as one: what nobody holds of that says nothing about the
@@ -1999,15 +2001,30 @@ BEGIN
     IF proposing IS NULL THEN
         RETURN;
     END IF;
-    IF allowed IS NULL THEN
-        proposed := ARRAY(
-            SELECT m.key FROM unnest(proposing) AS p CROSS JOIN LATERAL (
-                SELECT i.key FROM memories AS i
-                WHERE i.org = v_org AND i.tsv @@ p.wanted AND i.invalidated_at IS NULL
-                  AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
-                ORDER BY i.key DESC LIMIT 2000) AS m
-            -- where two common words propose thousands: those that hold more of them, then the newest
-            GROUP BY m.key ORDER BY sum(p.idf) DESC, m.key DESC LIMIT config.relaxed_proposals * 2);
+    IF allowed IS NULL AND (SELECT sum(p.df) FROM unnest(proposing) AS p) <= config.relaxed_proposals * 2 THEN
+        holders_of := (SELECT string_agg(p.wanted::text, ' | ') FROM unnest(proposing) AS p);
+    ELSIF allowed IS NULL THEN
+        LOOP
+            proposed := ARRAY(
+                SELECT m.key
+                FROM unnest(proposing) AS p
+                CROSS JOIN LATERAL (
+                    -- a common word proposes where it stands with another word of the query, if that is often enough
+                    SELECT CASE WHEN p.df <= config.relaxed_proposals OR alone OR o.others IS NULL THEN p.wanted
+                                ELSE p.wanted && o.others::tsquery END AS wanted
+                    FROM (SELECT string_agg(s.wanted::text, ' | ') AS others FROM unnest(stems) AS s WHERE s.df > 0 AND s.stem <> p.stem) AS o
+                    OFFSET 0
+                ) AS w
+                CROSS JOIN LATERAL (
+                    SELECT i.key FROM memories AS i
+                    WHERE i.org = v_org AND i.tsv @@ w.wanted AND i.invalidated_at IS NULL
+                      AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
+                    ORDER BY i.key DESC LIMIT 2000) AS m
+                -- where that proposes thousands: those that hold more of the words, then the newest
+                GROUP BY m.key ORDER BY sum(p.idf) DESC, m.key DESC LIMIT config.relaxed_proposals * 2);
+            EXIT WHEN alone OR cardinality(proposed) >= pool;
+            alone := true;
+        END LOOP;
     ELSE
         proposed := ARRAY(
             SELECT m.key FROM memories AS m
@@ -2020,8 +2037,12 @@ BEGIN
         -- || makes one plain copy of the tsvector of a long memory: else every ts_rank below would decompress it again
         SELECT m.key, m.created_at, CASE WHEN m.full_length > 2000 THEN m.tsv || '' ELSE m.tsv END AS tsv,
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
-        FROM memories AS m
-        WHERE m.org = v_org AND m.key = ANY (proposed) AND (m.visibility = 'shared' OR m.owner = v_user)
+        FROM (SELECT i.key, i.created_at, i.tsv, i.full_length FROM memories AS i
+              WHERE i.org = v_org AND i.tsv @@ holders_of AND i.invalidated_at IS NULL
+                AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
+              UNION ALL
+              SELECT i.key, i.created_at, i.tsv, i.full_length FROM memories AS i
+              WHERE i.org = v_org AND i.key = ANY (proposed) AND (i.visibility = 'shared' OR i.owner = v_user)) AS m
     ), ranked AS (
         -- one row per document and stem; OFFSET 0 keeps ts_rank from being computed for every use of it
         SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{0.5,0.5,0.5,1}', d.tsv, s.wanted)::double precision AS rank

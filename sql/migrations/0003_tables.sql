@@ -41,7 +41,7 @@ CREATE TABLE fusion_config (
     near_miss_penalty     double precision NOT NULL DEFAULT 0.6 CHECK (near_miss_penalty BETWEEN 0 AND 1),
     -- Windows times dimensions that an exact scan may read; beyond, codes propose and vectors re-rank.
     scan_numbers          bigint NOT NULL DEFAULT 4000000 CHECK (scan_numbers >= 0),
-    code_candidates       integer NOT NULL DEFAULT 1600 CHECK (code_candidates BETWEEN 10 AND 100000),
+    code_candidates       integer NOT NULL DEFAULT 1000 CHECK (code_candidates BETWEEN 10 AND 100000),
     accepted_run          bigint,
     accepted_at           timestamptz
 );

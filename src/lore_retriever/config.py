@@ -47,4 +47,4 @@ class FusionConfig(BaseModel):
     near_miss_similarity: float = Field(0.45, ge=0.1, le=1)
     near_miss_penalty: float = Field(0.6, ge=0, le=1)
     scan_numbers: int = Field(4_000_000, ge=0)
-    code_candidates: int = Field(1600, ge=10, le=100_000)
+    code_candidates: int = Field(1000, ge=10, le=100_000)
