@@ -351,6 +351,32 @@ $$;
 ALTER FUNCTION lore.candidates(query_texts text[], query_embeddings public.halfvec[], k integer, allowed bigint[]) OWNER TO lore_search;
 
 --
+-- Name: check_mapped_role(); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.check_mapped_role() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+DECLARE
+    found pg_catalog.pg_roles;
+BEGIN
+    SELECT r.* INTO found FROM pg_catalog.pg_roles AS r WHERE r.rolname = NEW.role_name;
+    IF found.rolname IS NULL THEN
+        RAISE EXCEPTION 'there is no role %: make it first, with CREATE ROLE … LOGIN IN ROLE lore_user', quote_ident(NEW.role_name)
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF found.rolsuper OR found.rolbypassrls THEN
+        RAISE EXCEPTION 'the role % %, so that row security does not hold for it whoever it speaks for: map a login role that is a member of lore_user and of nothing else',
+            quote_ident(NEW.role_name), CASE WHEN found.rolsuper THEN 'is a superuser' ELSE 'has BYPASSRLS' END
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+ALTER FUNCTION lore.check_mapped_role() OWNER TO lore_owner;
+
+--
 -- Name: closest_codes(public.halfvec, smallint, smallint, integer, integer); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
@@ -3287,6 +3313,12 @@ CREATE INDEX terms_spelling ON lore.terms USING gin (org, stem public.gin_trgm_o
 CREATE INDEX untranslated_next ON lore.untranslated USING btree (next_at);
 
 --
+-- Name: role_identities check_mapped_role; Type: TRIGGER; Schema: lore; Owner: lore_owner
+--
+
+CREATE TRIGGER check_mapped_role BEFORE INSERT OR UPDATE ON lore.role_identities FOR EACH ROW EXECUTE FUNCTION lore.check_mapped_role();
+
+--
 -- Name: memories copy_life; Type: TRIGGER; Schema: lore; Owner: lore_owner
 --
 
@@ -3866,6 +3898,12 @@ GRANT ALL ON FUNCTION lore.allowed_keys(filter jsonb, kinds text[], as_of timest
 REVOKE ALL ON FUNCTION lore.candidates(query_texts text[], query_embeddings public.halfvec[], k integer, allowed bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION lore.candidates(query_texts text[], query_embeddings public.halfvec[], k integer, allowed bigint[]) TO lore_service;
 GRANT ALL ON FUNCTION lore.candidates(query_texts text[], query_embeddings public.halfvec[], k integer, allowed bigint[]) TO lore_user;
+
+--
+-- Name: FUNCTION check_mapped_role(); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.check_mapped_role() FROM PUBLIC;
 
 --
 -- Name: FUNCTION closest_codes(asked public.halfvec, in_space smallint, in_centre smallint, candidates integer, pool integer); Type: ACL; Schema: lore; Owner: lore_owner

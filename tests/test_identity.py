@@ -286,13 +286,41 @@ def test_a_mapping_counts_from_the_next_statement_on(by_role: StoreAdmin, logins
 
 
 def test_a_mapping_of_a_role_that_is_gone_is_told(by_role: StoreAdmin) -> None:
+    with by_role.owner() as cursor:
+        cursor.execute("RESET ROLE; CREATE ROLE lore_test_gone LOGIN IN ROLE lore_user")
     map_role(by_role, "lore_test_gone", org="acme", user="gone")
+    with by_role.owner() as cursor:
+        cursor.execute("RESET ROLE; DROP ROLE lore_test_gone")
     assert {row["role_name"]: row["exists"] for row in mapped_roles(by_role)}["lore_test_gone"] is False
     unmap_role(by_role, "lore_test_gone")
     assert {(row["org"], row["user"], row["exists"]) for row in mapped_roles(by_role)} == {
         ("acme", "ana", True),
         ("acme", "ben", True),
     }
+
+
+@pytest.mark.parametrize(
+    ("right", "said"),
+    [
+        (None, r"there is no role lore_test_\d+_trap: make it first, with CREATE ROLE"),
+        ("SUPERUSER", r"lore_test_\d+_trap is a superuser, so that row security does not hold.*member of lore_user"),
+        ("BYPASSRLS", r"lore_test_\d+_trap has BYPASSRLS, so that row security does not hold.*member of lore_user"),
+    ],
+)
+def test_a_role_that_row_security_does_not_hold_for_speaks_for_nobody(
+    by_role: StoreAdmin, admin: str, right: str | None, said: str
+) -> None:
+    role = f"lore_test_{os.getpid()}_trap"
+    name = sql.Identifier(role)
+    with psycopg.connect(admin) as connection:
+        if right is not None:
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN {}").format(name, sql.SQL(right)))  # type: ignore[arg-type]
+            connection.commit()
+        try:
+            with pytest.raises(InvalidInput, match=said):
+                map_role(by_role, role, org="acme", user="ana")
+        finally:
+            connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(name))
 
 
 # --- claims: a signed token

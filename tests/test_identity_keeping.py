@@ -228,7 +228,12 @@ def test_the_doctor_says_whom_a_login_role_speaks_for(
         ("ok", f"role: {ROLE} speaks for ana of acme"),
         ("ok", "1 speak for a member each"),
     )
-    lore("identity", "map", "lore_test_gone", "acme", "ben")
+    trap = lore("identity", "map", "lore_test_gone", "acme", "ben")
+    assert (trap.exit_code, "there is no role lore_test_gone" in trap.stderr) == (1, True)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE ROLE lore_test_gone LOGIN")
+        lore("identity", "map", "lore_test_gone", "acme", "ben")
+        connection.execute("DROP ROLE lore_test_gone")
     assert look()["mapped roles"] == (
         "warning",
         "lore_test_gone: no such role; whoever is given that name speaks for its member.",

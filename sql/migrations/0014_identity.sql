@@ -34,6 +34,30 @@ CREATE POLICY search_reads ON role_identities FOR SELECT TO lore_search USING (r
 GRANT SELECT, INSERT, UPDATE, DELETE ON role_identities TO lore_service;
 GRANT SELECT ON role_identities TO lore_search;
 
+-- name: check_mapped_role
+-- Refuses a role that nobody has, whom whoever gets the name would inherit, and one that row security does not hold for: as a
+-- member it would read everybody's rows. What becomes of a role later, `lore-retriever doctor` tells.
+CREATE FUNCTION check_mapped_role() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path FROM CURRENT
+    AS $$
+DECLARE
+    found pg_catalog.pg_roles;
+BEGIN
+    SELECT r.* INTO found FROM pg_catalog.pg_roles AS r WHERE r.rolname = NEW.role_name;
+    IF found.rolname IS NULL THEN
+        RAISE EXCEPTION 'there is no role %: make it first, with CREATE ROLE … LOGIN IN ROLE lore_user', quote_ident(NEW.role_name)
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF found.rolsuper OR found.rolbypassrls THEN
+        RAISE EXCEPTION 'the role % %, so that row security does not hold for it whoever it speaks for: map a login role that is a member of lore_user and of nothing else',
+            quote_ident(NEW.role_name), CASE WHEN found.rolsuper THEN 'is a superuser' ELSE 'has BYPASSRLS' END
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER check_mapped_role BEFORE INSERT OR UPDATE ON role_identities FOR EACH ROW EXECUTE FUNCTION check_mapped_role();
+
 -- name: token_keys
 -- One row per key that tokens may be signed with, as the two blocks that HMAC begins with. Nobody but the owner reads it.
 CREATE TABLE token_keys (
@@ -234,7 +258,7 @@ ALTER TABLE pending ALTER error SET STATISTICS 0;
 ALTER TABLE untranslated ALTER error SET STATISTICS 0;
 ALTER TABLE role_identities ALTER role_name SET STATISTICS 0, ALTER user_name SET STATISTICS 0;
 
-REVOKE ALL ON FUNCTION add_token_key(text, bytea), require_caller(caller, text), role_caller(), decoded_part(text), token_claims(text),
+REVOKE ALL ON FUNCTION check_mapped_role(), add_token_key(text, bytea), require_caller(caller, text), role_caller(), decoded_part(text), token_claims(text),
     token_caller(text[], text[], text), use_identity(text, text[], text[], text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION require_caller(caller, text), role_caller(), token_claims(text), token_caller(text[], text[], text)
     TO lore_search, lore_service, lore_user;

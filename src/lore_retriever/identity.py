@@ -163,6 +163,7 @@ def map_role(admin: StoreAdmin, role: str, *, org: str, user: str) -> None:
 
     Raises:
         ScopeMissing: If a name is empty.
+        InvalidInput: If there is no such role, or row security does not hold for it (a superuser, or BYPASSRLS).
     """
     scope = new_scope(org, user)
     if not role:
