@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from cli_tools import ana_of
 from lore_retriever import NewMemory
 
 LONG = "walrus pool, northern side. " * 200  # comes as an excerpt of some 1,200 characters
@@ -68,3 +69,18 @@ def test_a_budget_below_one_is_refused(admin_connection: psycopg.Connection[Any]
 def test_nothing_found_leaves_nothing_out(ana: Any) -> None:
     found = ana.recall("walrus")
     assert (found.hits, found.omitted) == ((), 0)
+
+
+def test_the_keeper_sets_the_budget_and_no_one_else(
+    database: str, app_database: str, admin_connection: psycopg.Connection[Any]
+) -> None:
+    keeper, member = ana_of(database), ana_of(app_database)
+    assert keeper("config", "result-budget", "800").stdout == "results end at 800 characters\n"
+    assert admin_connection.execute("SELECT result_budget FROM settings").fetchone() == (800,)
+    assert '"result_budget": 800' in keeper("config", "show", "--json").stdout
+    for wrong in ("0", "2147483648"):
+        refused = keeper("config", "result-budget", wrong)
+        assert (refused.exit_code, f"is {wrong}; give a number" in " ".join(refused.stderr.split())) == (1, True)
+    refused = member("config", "result-budget", "900")
+    assert (refused.exit_code, "administrator" in refused.stderr) == (1, True)
+    assert admin_connection.execute("SELECT result_budget FROM settings").fetchone() == (800,)

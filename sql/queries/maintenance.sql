@@ -4,3 +4,7 @@ UPDATE memories AS m SET text_config = %(config)s::text
 FROM (SELECT i.org, i.key FROM memories AS i WHERE i.text_config <> %(config)s::text
       ORDER BY i.org, i.key LIMIT %(limit)s::integer FOR UPDATE SKIP LOCKED) AS chosen
 WHERE m.org = chosen.org AND m.key = chosen.key
+
+-- name: set_result_budget
+-- Bounds a whole result, in characters of its rows as JSON.
+UPDATE settings SET result_budget = %(characters)s::integer

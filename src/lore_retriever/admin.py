@@ -21,7 +21,7 @@ from lore_retriever.connecting import checked_conninfo
 from lore_retriever.draining import drain, translate
 from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
-from lore_retriever.errors import EmbeddingSpaceMismatch, PermissionDenied, StoreUnavailable
+from lore_retriever.errors import EmbeddingSpaceMismatch, InvalidInput, PermissionDenied, StoreUnavailable
 from lore_retriever.identity import Identity, IdentityMode, use_identity
 from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import SchemaStatus, apply_migrations, checked_schema, schema_status, search_path
@@ -226,6 +226,21 @@ class StoreAdmin:
             InvalidInput: If the server has no configuration of that name.
         """
         return rebuild_text(self.service, config, progress=progress)
+
+    def set_result_budget(self, characters: int) -> None:
+        """Bound what one search returns, in characters of its rows as JSON; 50,000 in a new store.
+
+        The lowest rows are left out beyond it and counted in `Recall.omitted`; the first one never is.
+
+        Raises:
+            InvalidInput: If it is below 1, or more than the database can count.
+        """
+        if isinstance(characters, bool) or not isinstance(characters, int) or not 1 <= characters < 2**31:
+            raise InvalidInput(
+                f"the budget of a result is {characters!r}; give a number of characters from 1 on, such as 50000."
+            )
+        with self.service() as cursor:
+            cursor.execute(query("set_result_budget"), {"characters": characters})
 
     def export_jsonl(self, path: Path | str, *, org: str | None = None, user: str | None = None) -> int:
         """Write memories to a file of JSON lines with all that belongs to them; how many lines it has.

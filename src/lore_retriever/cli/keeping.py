@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     command(app, "maintain", caller=False)(maintain)
     config = typer.Typer(help="Settings of the search.", no_args_is_help=True)
     command(config, "show", caller=False)(config_show)
+    command(config, "result-budget", caller=False)(config_result_budget)
     app.add_typer(config, name="config")
 
 
@@ -214,6 +215,19 @@ def config_show(settings: Settings) -> None:
         print_json({"fusion": fusion["knobs"], "is_set": fusion["is_set"], "store": of_store, "kinds": kinds})
         return
     _print_config(fusion, of_store, kinds)
+
+
+def config_result_budget(
+    settings: Settings,
+    characters: Annotated[int, typer.Argument(metavar="CHARACTERS", help="Of all rows of a result, as JSON.")],
+) -> None:
+    """Bound what one search returns; the lowest hits are left out beyond it, never the first."""
+    with opened_keeper(settings) as keeper:
+        keeper.admin.set_result_budget(characters)
+    if settings.as_json:
+        print_json({"result_budget": characters})
+    else:
+        print(f"results end at {characters:,} characters")
 
 
 def _print_config(fusion: dict[str, Any], of_store: dict[str, Any], kinds: Sequence[dict[str, Any]]) -> None:
