@@ -60,7 +60,9 @@ def test_the_commands_choose_an_identity_and_keep_its_callers(database: str, log
     assert (other.exit_code, "speaks for ana of acme, not for ben of acme" in other.stderr) == (1, True)
     shown = json.loads(keeper("identity", "show", "--json").stdout)
     assert shown["identity"]["mode"] == "role"
-    assert shown["mapped_roles"] == [{"role_name": ROLE, "org": "acme", "user": "ana", "exists": True}]
+    assert shown["mapped_roles"] == [
+        {"role_name": ROLE, "org": "acme", "user": "ana", "exists": True, "unbounded": False}
+    ]
     assert "identity  role" in member("status").stdout
     assert json.loads(member("status", "--user", "ben", "--json").stdout)["caller"].startswith("the login role")
     assert keeper("identity", "unmap", ROLE).exit_code == 0
@@ -228,6 +230,13 @@ def test_the_doctor_says_whom_a_login_role_speaks_for(
         ("ok", f"role: {ROLE} speaks for ana of acme"),
         ("ok", "1 speak for a member each"),
     )
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f"ALTER ROLE {ROLE} BYPASSRLS".encode())
+        assert look()["mapped roles"] == (
+            "warning",
+            f"{ROLE}: a superuser, or BYPASSRLS; reads everybody's rows, whoever it speaks for.",
+        )
+        connection.execute(f"ALTER ROLE {ROLE} NOBYPASSRLS".encode())
     trap = lore("identity", "map", "lore_test_gone", "acme", "ben")
     assert (trap.exit_code, "there is no role lore_test_gone" in trap.stderr) == (1, True)
     with psycopg.connect(database, autocommit=True) as connection:

@@ -35,8 +35,10 @@ ON CONFLICT (role_name) DO UPDATE SET org = excluded.org, user_name = excluded.u
 DELETE FROM role_identities WHERE role_name = %(role_name)s::text
 
 -- name: mapped_roles
--- One row per login role that speaks for somebody; `exists`: whether there is such a role still.
-SELECT i.role_name, i.org, i.user_name AS "user", r.oid IS NOT NULL AS exists
+-- One row per login role that speaks for somebody; `exists`: whether there is such a role still; `unbounded`: whether it has
+-- become one that row security does not hold for.
+SELECT i.role_name, i.org, i.user_name AS "user", r.oid IS NOT NULL AS exists,
+       coalesce(r.rolsuper OR r.rolbypassrls, false) AS unbounded
 FROM role_identities AS i LEFT JOIN pg_roles AS r ON r.rolname = i.role_name
 ORDER BY i.role_name
 

@@ -70,6 +70,14 @@ def judge_mapping(rows: Sequence[Row]) -> Finding:
             told=f"{', '.join(gone)}: no such role; whoever is given that name speaks for its member.",
             way_out=f"Run `lore-retriever identity unmap {gone[0]}`.",
         )
+    unbounded = [row["role_name"] for row in rows if row["unbounded"]]
+    if unbounded:
+        return Finding(
+            check="mapped roles",
+            state="warning",
+            told=f"{', '.join(unbounded)}: a superuser, or BYPASSRLS; reads everybody's rows, whoever it speaks for.",
+            way_out=f"Take that right from it, or run `lore-retriever identity unmap {unbounded[0]}`.",
+        )
     return Finding(check="mapped roles", state="ok", told=f"{len(rows):,} speak for a member each")
 
 

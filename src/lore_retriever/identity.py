@@ -184,7 +184,8 @@ def unmap_role(admin: StoreAdmin, role: str) -> None:
 
 
 def mapped_roles(admin: StoreAdmin) -> list[Row]:
-    """One row per login role that speaks for somebody: `role_name`, `org`, `user`, and whether the role `exists`."""
+    """One row per login role that speaks for somebody: `role_name`, `org`, `user`, whether the role `exists`, and whether it is
+    `unbounded`: row security does not hold for it."""
     with admin.service() as cursor:
         return cursor.execute(query("mapped_roles")).fetchall()
 
