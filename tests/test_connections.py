@@ -109,6 +109,12 @@ def test_what_is_no_connection_string_is_refused_at_once_and_never_quoted(kind: 
         MemoryStore.admin("hots=localhost")
 
 
+@pytest.mark.parametrize("store", [MemoryStore, AsyncMemoryStore])
+def test_the_name_of_a_model_is_no_embedder(application: str, store: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"embedder is 'nope', a name; give an embedder: OfflineEmbedder\(\)"):
+        store.connect(application, embedder="nope")
+
+
 @BOTH
 def test_an_option_that_no_connection_knows_is_named_at_once(application: str, kind: str) -> None:
     with (

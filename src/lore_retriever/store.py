@@ -19,7 +19,7 @@ from lore_retriever.admin import StoreAdmin
 from lore_retriever.connecting import AsyncTries, Tries, checked_conninfo
 from lore_retriever.driver import Access, AsyncDriver, Driver, blocking_pool, pool_options
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
-from lore_retriever.errors import StoreUnavailable
+from lore_retriever.errors import InvalidInput, StoreUnavailable
 from lore_retriever.identity import SignedScope
 from lore_retriever.inputs import checked_scope, new_scope
 from lore_retriever.language import Canonicalizer
@@ -47,6 +47,11 @@ class _Store:
         before_write: BeforeWrite | None,
     ) -> None:
         self.schema = checked_schema(schema)
+        if isinstance(embedder, str):  # as command lines and other libraries name models
+            raise InvalidInput(
+                f"embedder is {embedder!r}, a name; give an embedder: OfflineEmbedder(), E5Embedder(),"
+                " SentenceTransformerEmbedder('organisation/name'), … (lore_retriever.embeddings), or leave it out."
+            )
         self._given_embedder = embedder
         self._on_embedding_error: OnEmbeddingError = on_embedding_error
         self._canonicalizer = canonicalizer
