@@ -30,7 +30,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "lore_retriever"
 # Each library is known to these places only.
 KNOWN_TO = {
     "psycopg": {
-        *("connecting", "driver", "retries", "migrations"),  # the application's way in
+        *("connecting", "driver", "queries", "retries", "migrations"),  # the application's way in
         *("admin", "draining", "spaces", "retexting", "doctor", "transfer"),  # what the keeper of a store does
         *("moving", "rows"),  # what reads the tables of another store, once
         *("embedded", "_postgres", "evaluation", "cli"),
