@@ -302,7 +302,7 @@ def test_a_mapping_of_a_role_that_is_gone_is_told(by_role: StoreAdmin) -> None:
 @pytest.mark.parametrize(
     ("right", "said"),
     [
-        (None, r"there is no role lore_test_\d+_trap: make it first, with CREATE ROLE"),
+        (None, r"there is no role lore_test_\d+_trap: first make a login role of that name, a member of lore_user"),
         ("SUPERUSER", r"lore_test_\d+_trap is a superuser, so that row security does not hold.*member of lore_user"),
         ("BYPASSRLS", r"lore_test_\d+_trap has BYPASSRLS, so that row security does not hold.*member of lore_user"),
     ],

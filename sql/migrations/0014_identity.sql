@@ -46,7 +46,7 @@ DECLARE
 BEGIN
     SELECT r.* INTO found FROM pg_catalog.pg_roles AS r WHERE r.rolname = NEW.role_name;
     IF found.rolname IS NULL THEN
-        RAISE EXCEPTION 'there is no role %: make it first, with CREATE ROLE … LOGIN IN ROLE lore_user', quote_ident(NEW.role_name)
+        RAISE EXCEPTION 'there is no role %: first make a login role of that name, a member of lore_user', quote_ident(NEW.role_name)
             USING ERRCODE = 'invalid_parameter_value';
     ELSIF found.rolsuper OR found.rolbypassrls THEN
         RAISE EXCEPTION 'the role % %, so that row security does not hold for it whoever it speaks for: map a login role that is a member of lore_user and of nothing else',
