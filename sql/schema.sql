@@ -2064,7 +2064,8 @@ BEGIN
            sum(s.df) FILTER (WHERE s.is_proposing), string_agg(s.wanted::text, ' | ') FILTER (WHERE s.is_proposing)
     INTO query_idf, at_home, proposing, proposals, holders_of
     FROM (SELECT u.*, u.stem = u.asked AND (u.df > 0 OR u.stem <> ALL (derived)) AS is_asked,
-                 u.df > 0 AND (sum(u.df::integer) OVER rarest <= most_proposals OR sum(u.df::integer) OVER rarest - u.df < pool * 2) AS is_proposing
+                 u.df > 0 AND (sum(u.df::integer) OVER rarest <= most_proposals
+                               OR row_number() OVER rarest <= 2 AND sum(u.df::integer) OVER rarest - u.df < pool * 2) AS is_proposing
           FROM unnest(stems) AS u
           WINDOW rarest AS (PARTITION BY u.df > 0 ORDER BY u.df, u.stem)) AS s;
     IF proposing IS NULL THEN

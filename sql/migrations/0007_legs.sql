@@ -446,7 +446,8 @@ $$;
 
 -- name: relaxed_leg
 -- One row per memory, best first: any of the query's stems, ranked by BM25. The rarest stems propose, until their document
--- frequencies sum to `relaxed_proposals`, and in any case until they reach twice the pool; all stems score what they proposed.
+-- frequencies sum to `relaxed_proposals`; a common one second to the rarest, too, where that proposes less than twice the pool.
+-- All stems score what they proposed.
 -- Of what few stems propose, text and rank are read in one pass.
 --
 -- BM25 from a tsvector: ts_rank of one lexeme is H(tf) / (pi^2/6), H(tf) = 1 + 1/4 + ... + 1/tf^2, so that
@@ -489,7 +490,8 @@ BEGIN
            sum(s.df) FILTER (WHERE s.is_proposing), string_agg(s.wanted::text, ' | ') FILTER (WHERE s.is_proposing)
     INTO query_idf, at_home, proposing, proposals, holders_of
     FROM (SELECT u.*, u.stem = u.asked AND (u.df > 0 OR u.stem <> ALL (derived)) AS is_asked,
-                 u.df > 0 AND (sum(u.df::integer) OVER rarest <= most_proposals OR sum(u.df::integer) OVER rarest - u.df < pool * 2) AS is_proposing
+                 u.df > 0 AND (sum(u.df::integer) OVER rarest <= most_proposals
+                               OR row_number() OVER rarest <= 2 AND sum(u.df::integer) OVER rarest - u.df < pool * 2) AS is_proposing
           FROM unnest(stems) AS u
           WINDOW rarest AS (PARTITION BY u.df > 0 ORDER BY u.df, u.stem)) AS s;
     IF proposing IS NULL THEN
