@@ -1511,7 +1511,7 @@ BEGIN
                 WHERE i.org = v_org AND i.tsv @@ w.wanted AND i.invalidated_at IS NULL
                   AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
             ) AS m
-            GROUP BY m.key, m.created_at ORDER BY sum(p.idf) DESC, m.created_at DESC, m.key DESC LIMIT most * 2);
+            GROUP BY m.key, m.created_at ORDER BY sum(p.idf) DESC, m.created_at DESC, m.key DESC LIMIT most);
         EXIT WHEN alone OR cardinality(proposed) >= pool;
         alone := true;
     END LOOP;

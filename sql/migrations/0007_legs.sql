@@ -409,7 +409,7 @@ END
 $$;
 
 -- name: holders_of_common_words
--- The memories that stems propose, at most twice `most`. A stem that more than `most` memories hold proposes where it stands
+-- The memories that stems propose, at most `most`. A stem that more than `most` memories hold proposes where it stands
 -- with another one; by itself, too, if that is not often enough. Of thousands those that hold more of the words, then the newest.
 CREATE FUNCTION holders_of_common_words(proposing query_stem[], stems query_stem[], most integer, pool integer) RETURNS bigint[]
     LANGUAGE plpgsql STABLE
@@ -436,7 +436,7 @@ BEGIN
                 WHERE i.org = v_org AND i.tsv @@ w.wanted AND i.invalidated_at IS NULL
                   AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
             ) AS m
-            GROUP BY m.key, m.created_at ORDER BY sum(p.idf) DESC, m.created_at DESC, m.key DESC LIMIT most * 2);
+            GROUP BY m.key, m.created_at ORDER BY sum(p.idf) DESC, m.created_at DESC, m.key DESC LIMIT most);
         EXIT WHEN alone OR cardinality(proposed) >= pool;
         alone := true;
     END LOOP;
