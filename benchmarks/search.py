@@ -3,10 +3,10 @@
     python benchmarks/search.py                    # 100,000 memories, 200 organisations, 1024 dimensions
     python benchmarks/search.py --memories 20000 --database "host=…"   # an administrator's connection
 
-In one run, wire to wire, each in a transaction of its own (BEGIN, scope, the statement, COMMIT; embedding excluded): the
-whole search as an application does it, the raw scoped vector leg (no row security), the raw scoped GIN query (OR of the two
-rarest stems, 40 rows; no row security), SELECT 1. Each system takes all questions before the next one does, in every round,
-so that none finds its pages warmed by another; the first round warms up.
+In one run, wire to wire, embedding excluded: the whole search as an application does it (one statement, scope included); in a
+transaction of its own each (BEGIN, scope, the statement, COMMIT) the raw scoped vector leg and the raw scoped GIN query (OR of
+the two rarest stems, 40 rows), both without row security; SELECT 1. Each takes all questions before the next one does, in every
+round, so that none finds its pages warmed by another; the first round warms up.
 """
 
 from __future__ import annotations

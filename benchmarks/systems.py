@@ -40,7 +40,7 @@ class System(Protocol):
 
 
 class Lore:
-    """This package, as an application uses it: BEGIN, scope, recall, COMMIT."""
+    """This package, as an application uses it."""
 
     name = "lore-retriever"
     is_async = False
