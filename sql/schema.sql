@@ -1640,7 +1640,7 @@ BEGIN
         RETURN NULL;
     END IF;
     IF octet_length(content) = content_length THEN
-        bytes := convert_to(lower(content), 'UTF8');
+        bytes := convert_to(lower(content COLLATE "C"), 'UTF8');
         RETURN (
             SELECT w.n
             FROM unnest(starts, ends) WITH ORDINALITY AS w(window_start, window_end, n)
