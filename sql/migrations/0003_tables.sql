@@ -31,7 +31,7 @@ CREATE TABLE fusion_config (
     identifier_rows       integer NOT NULL DEFAULT 10 CHECK (identifier_rows BETWEEN 0 AND 1000),
     -- Share of the query's idf that a memory's matched stems must carry to enter the relaxed pool.
     relaxed_coverage      double precision NOT NULL DEFAULT 0.2 CHECK (relaxed_coverage BETWEEN 0 AND 1),
-    -- The rarest stems propose until their document frequencies sum to this; to half of it where there are few memories.
+    -- The rarest stems propose until their document frequencies sum to this; to two thirds of it where there are few memories.
     relaxed_proposals     integer NOT NULL DEFAULT 300 CHECK (relaxed_proposals BETWEEN 10 AND 100000),
     relaxed_stems         integer NOT NULL DEFAULT 32 CHECK (relaxed_stems BETWEEN 1 AND 256),
     bm25_k1               double precision NOT NULL DEFAULT 1.2 CHECK (bm25_k1 BETWEEN 0 AND 10),

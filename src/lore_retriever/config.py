@@ -20,8 +20,8 @@ class FusionConfig(BaseModel):
             than first places in all three other legs together.
         identifier_rows: An identifier that more visible memories carry is an ordinary word.
         relaxed_coverage: Share of the query's idf that a memory's words must carry to enter the relaxed pool.
-        relaxed_proposals: The rarest stems propose until their document frequencies sum to this; to half of it where there are
-            few memories.
+        relaxed_proposals: The rarest stems propose until their document frequencies sum to this; to two thirds of it where
+            there are few memories.
         relaxed_stems: Most stems of a query that count, the rarest.
         bm25_k1, bm25_b: Term saturation and length normalisation of BM25.
         near_miss_similarity: Least trigram similarity of a near miss in spelling.
