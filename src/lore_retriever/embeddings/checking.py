@@ -60,6 +60,8 @@ def _unit(vector: Any, dimensions: int, label: str) -> list[float]:
         raise EmbeddingFailed(
             f"the vector of {label} has {len(numbers)} numbers, this embedding space has {dimensions}."
         )
+    if abs(math.hypot(*numbers) - 1.0) <= _UNIT_TOLERANCE:
+        return numbers  # so none is infinite or NaN, and one at least is not zero
     if not all(map(math.isfinite, numbers)):
         place = next(place for place, number in enumerate(numbers) if not math.isfinite(number))
         raise EmbeddingFailed(f"the vector of {label} holds {numbers[place]} at place {place}.")
@@ -85,6 +87,6 @@ def _numbers(vector: Any, label: str) -> list[float]:
     if isinstance(plain, (str, bytes)):
         raise EmbeddingFailed(f"the vector of {label} is {type(plain).__name__}, not a list of numbers.")
     try:
-        return [float(number) for number in plain]
+        return list(map(float, plain))
     except (TypeError, ValueError, OverflowError) as error:
         raise EmbeddingFailed(f"the vector of {label} is not a list of numbers: {error}.") from error
