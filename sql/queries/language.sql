@@ -35,7 +35,7 @@ FROM jsonb_to_recordset(%(memories)s::jsonb) AS g(
     org text, key bigint, content_hash text, content text, content_original text, language text, translation text,
     partly_embedded boolean)
 WHERE m.org = g.org AND m.key = g.key AND m.content_hash = decode(g.content_hash, 'hex') AND m.translation = 'pending'
-RETURNING m.org, m.key, m.id, m.content_hash, m.content_hash <> decode(g.content_hash, 'hex') AS fresh
+RETURNING m.org, m.key, m.id, m.content_hash, m.content_hash <> decode(g.content_hash, 'hex') AS fresh, 'halfvec'::regtype::oid AS halfvec_oid
 
 -- name: delete_translated
 -- No rows: those of these memories whose translation is no longer awaited leave the queue.

@@ -49,7 +49,8 @@ WITH given AS (
         invalidated_at = NULL, superseded_by = NULL, version = m.version + 1
     RETURNING m.org, m.id, m.key, m.content_hash
 )
-SELECT s.org, s.id, s.key, s.content_hash, b.content_hash IS DISTINCT FROM s.content_hash AS fresh, b.id IS NULL AS created
+SELECT s.org, s.id, s.key, s.content_hash, b.content_hash IS DISTINCT FROM s.content_hash AS fresh, b.id IS NULL AS created,
+       'halfvec'::regtype::oid AS halfvec_oid
 FROM stored AS s LEFT JOIN before AS b ON b.id = s.id
 
 -- name: delete_windows
@@ -65,14 +66,12 @@ CROSS JOIN unnest(%(keys)s::bigint[], %(ordinals)s::integer[], %(starts)s::integ
      AS g(key, ordinal, window_start, window_end)
 
 -- name: insert_vectors
--- No rows: one vector per element of the arrays, where the memory still has the text that was embedded. `numbers` holds
--- all vectors, one after the other.
+-- No rows: one vector per element of the arrays, where the memory still has the text that was embedded.
 INSERT INTO vectors (org, space, key, ordinal, owner, shared, live, expires_at, created_at, embedding)
 SELECT m.org, %(space)s::smallint, g.key, g.ordinal, m.owner, m.visibility = 'shared', m.invalidated_at IS NULL, m.expires_at, m.created_at,
-       (%(numbers)s::real[])[(g.n - 1) * l.length + 1 : g.n * l.length]::halfvec
-FROM unnest(%(orgs)s::text[], %(keys)s::bigint[], %(ordinals)s::integer[], %(hashes)s::bytea[])
-     WITH ORDINALITY AS g(org, key, ordinal, content_hash, n)
-CROSS JOIN (SELECT cardinality(%(numbers)s::real[]) / cardinality(%(keys)s::bigint[]) AS length OFFSET 0) AS l
+       g.embedding
+FROM unnest(%(orgs)s::text[], %(keys)s::bigint[], %(ordinals)s::integer[], %(hashes)s::bytea[], %(vectors)s::halfvec[])
+     AS g(org, key, ordinal, content_hash, embedding)
 JOIN memories AS m ON m.org = g.org AND m.key = g.key AND m.content_hash = g.content_hash
 ON CONFLICT (org, space, key, ordinal) DO NOTHING
 
@@ -167,7 +166,7 @@ WITH given AS (
     WHERE m.org = scope_org() AND m.key = o.key
     RETURNING m.org, m.key, m.content_hash, m.version
 )
-SELECT c.org, c.key, c.content_hash, c.version, c.content_hash <> o.content_hash AS fresh FROM changed AS c, old AS o
+SELECT c.org, c.key, c.content_hash, c.version, c.content_hash <> o.content_hash AS fresh, 'halfvec'::regtype::oid AS halfvec_oid FROM changed AS c, old AS o
 
 -- name: own_as_changed
 -- One row or none: the own memory of this id, if it is one version further and already is what `changes` would make of it.

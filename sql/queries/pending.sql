@@ -35,7 +35,7 @@ ORDER BY g.n
 -- name: lock_unchanged
 -- One row per memory of these that still has the text it was claimed with. It keeps that text, its visibility and its
 -- life until the transaction ends.
-SELECT m.org, m.key
+SELECT m.org, m.key, 'halfvec'::regtype::oid AS halfvec_oid
 FROM memories AS m
 JOIN unnest(%(orgs)s::text[], %(keys)s::bigint[], %(hashes)s::bytea[]) AS g(org, key, content_hash)
      ON m.org = g.org AND m.key = g.key AND m.content_hash = g.content_hash

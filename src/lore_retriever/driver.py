@@ -9,9 +9,7 @@ import asyncio
 import inspect
 import logging
 import struct
-import sys
 import time
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -37,7 +35,7 @@ from lore_retriever.errors import (
 )
 from lore_retriever.queries import query_in
 from lore_retriever.retries import may_retry, pause_s, was_cut
-from lore_retriever.steps import Body, Call, Embed, HalfVector, Numbers, Operation, Row, Statement, Step, Transact
+from lore_retriever.steps import Body, Call, Embed, HalfVector, HalfVectors, Operation, Row, Statement, Step, Transact
 
 __all__ = ["Access", "AsyncDriver", "Driver", "translated"]
 
@@ -145,27 +143,20 @@ def _tells_of_a_dropped_space(error: Exception) -> bool:
     return error.diag.constraint_name in ("embedding_space_dropped", "windows_space_fkey", "pending_space_fkey")
 
 
-class NumbersDumper(Dumper):
-    """`Numbers` as one `real[]` in PostgreSQL's binary form: before each number stands its length, 4."""
+class HalfVectorsDumper(Dumper):
+    """`HalfVectors` as one `halfvec[]` in PostgreSQL's binary form. The statement's cast tells the server the array's type."""
 
     format = Format.BINARY
-    oid = psycopg.adapters.types["float4"].array_oid
+    oid = 0
 
-    def dump(self, obj: Numbers) -> bytes:
+    def dump(self, obj: HalfVectors) -> bytes:
         """The array's bytes; it has one dimension and no nulls."""
-        flat = array("f")
-        for vector in obj.vectors:
-            flat.extend(vector)
-        numbers, pairs = array("I"), array("I", bytes(8 * len(flat)))
-        numbers.frombytes(flat.tobytes())
-        pairs[0::2], pairs[1::2] = array("I", [4]) * len(flat), numbers
-        if sys.byteorder == "little":
-            pairs.byteswap()
-        element = psycopg.adapters.types["float4"].oid
-        return struct.pack(">iiIii", 1, 0, element, len(flat), 1) + pairs.tobytes()
+        sizes = struct.pack(">ii", len(obj.vectors), 1) if obj.vectors else b""
+        elements = [struct.pack(f">ihh{len(v)}e", 4 + 2 * len(v), len(v), 0, *v) for v in obj.vectors]
+        return b"".join([struct.pack(">iiI", bool(obj.vectors), 0, obj.oid), sizes, *elements])
 
 
-psycopg.adapters.register_dumper(Numbers, NumbersDumper)
+psycopg.adapters.register_dumper(HalfVectors, HalfVectorsDumper)
 
 
 class HalfVectorDumper(Dumper):

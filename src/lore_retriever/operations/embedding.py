@@ -13,7 +13,7 @@ from itertools import islice
 from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.errors import EmbeddingFailed, InvalidInput
 from lore_retriever.operations.common import OpenSpace, fetch
-from lore_retriever.steps import Body, Embed, Numbers, Operation, Row, Statement, Transact
+from lore_retriever.steps import Body, Embed, HalfVectors, Operation, Row, Statement, Transact
 from lore_retriever.windows import Window, split_windows
 
 __all__ = [
@@ -203,13 +203,13 @@ def finish_body(space: int, work: Sequence[Planned]) -> Body:
     rows = yield Statement("lock_unchanged", places)
     unchanged = {(row["org"], row["key"]) for row in rows}
     kept = [item for item in work if item.place in unchanged]
-    yield from _store_windows(space, kept)
+    yield from _store_windows(space, kept, rows[0]["halfvec_oid"] if rows else 0)
     if done := [item for item in kept if item.error is None]:
         yield Statement("delete_pending", {"space": space, **_places(done)})
     yield from postpone_body(space, [item for item in kept if item.error is not None])
 
 
-def _store_windows(space: int, work: Sequence[Planned]) -> Body:
+def _store_windows(space: int, work: Sequence[Planned], halfvec_oid: int) -> Body:
     if new := [(item.place, window) for item in work for window in item.new_windows]:
         yield Statement(
             "insert_missing_windows",
@@ -232,7 +232,7 @@ def _store_windows(space: int, work: Sequence[Planned]) -> Body:
                 **_places([item for item, _, _ in vectors]),
                 "ordinals": [ordinal for _, ordinal, _ in vectors],
                 "hashes": [item.content_hash for item, _, _ in vectors],
-                "numbers": Numbers([vector for _, _, vector in vectors]),
+                "vectors": HalfVectors([vector for _, _, vector in vectors], halfvec_oid),
             },
         )
 

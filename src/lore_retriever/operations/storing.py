@@ -11,7 +11,7 @@ from typing import Any
 from lore_retriever.embeddings.base import Embedder, Vector
 from lore_retriever.language import Canonical
 from lore_retriever.operations.embedding import EmbedderDown, embed_apart, windows_of
-from lore_retriever.steps import Body, Numbers, Operation, Row, Statement
+from lore_retriever.steps import Body, HalfVectors, Operation, Row, Statement
 from lore_retriever.types import NewMemory
 from lore_retriever.windows import Window
 
@@ -20,6 +20,8 @@ __all__ = ["Item", "store_windows", "with_vectors", "with_windows"]
 EMBEDDED_AT_ONCE = 64
 """Windows handed to the embedder in one call: enough for a batch, few enough for a progress bar to move."""
 
+STORED_AT_ONCE = 1024
+"""Vectors handed to the database in one statement: so many of 1,024 numbers pass through its memory, not its disk."""
 
 _log = logging.getLogger("lore_retriever")
 
@@ -147,16 +149,17 @@ def store_windows(stored: Mapping[str, Row], items: Sequence[Item], space: int) 
         for window, vector in zip(item.windows, item.vectors, strict=False)  # those after an outage have none
         if vector is not None
     ]
-    if embedded:
+    for start in range(0, len(embedded), STORED_AT_ONCE):
+        part = embedded[start : start + STORED_AT_ONCE]
         yield Statement(
             "insert_vectors",
             {
                 "space": space,
-                "orgs": [row["org"] for row, _, _ in embedded],
-                "keys": [row["key"] for row, _, _ in embedded],
-                "ordinals": [ordinal for _, ordinal, _ in embedded],
-                "hashes": [row["content_hash"] for row, _, _ in embedded],
-                "numbers": Numbers([vector for _, _, vector in embedded]),
+                "orgs": [row["org"] for row, _, _ in part],
+                "keys": [row["key"] for row, _, _ in part],
+                "ordinals": [ordinal for _, ordinal, _ in part],
+                "hashes": [row["content_hash"] for row, _, _ in part],
+                "vectors": HalfVectors([vector for _, _, vector in part], part[0][0]["halfvec_oid"]),
             },
         )
     yield from _queue(fresh, space)

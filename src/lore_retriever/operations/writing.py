@@ -146,10 +146,9 @@ def remember_many(
         changed, is_down = yield from with_vectors(changed, progress)
     by_id = {item.id: item for item in [*changed, *same]}
     ordered = [by_id[item.id] for item in items]
+    known = [item.id for item in items] if held else []
     try:
-        ids, similar = yield Transact(
-            lambda: _store(space, ordered, changed, [item.id for item in items] if held else [])
-        )
+        ids, similar = yield Transact(lambda: _store(space, ordered, changed, known))
     except IdTaken as taken:
         yield from _name_taken([item.id for item in items], taken)
     yield from fetch("refresh_statistics")
