@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 import pytest
@@ -195,6 +195,31 @@ class TestMoving:
             assert (memory.content, memory.content_original, memory.language) == (english, german, "de")
             assert store.as_user("acme", "ana").recall("gate opens").hits[0].id == "gate"
         assert german not in asked
+
+    @pytest.mark.parametrize("on_existing", ["keep", "replace"])
+    def test_an_import_leaves_the_counts_that_maintain_would_make(
+        self, filled: StoreAdmin, on_existing: Literal["keep", "replace"], tmp_path: Path
+    ) -> None:
+        def counted(admin: StoreAdmin, what: str) -> list[dict[str, Any]]:
+            with admin.service() as cursor:
+                return cursor.execute(what).fetchall()  # type: ignore[call-overload, no-any-return]
+
+        sizes = "SELECT org, owner, memories, characters, stems FROM scope_statistics WHERE memories > 0 ORDER BY 1, 2"
+        stems = "SELECT org, owner, stem, df FROM terms ORDER BY 1, 2, 3"
+        times = "SELECT org, owner, refreshed_at FROM scope_statistics WHERE org <> 'acme' ORDER BY 1, 2"
+        filled.maintain()
+        before = counted(filled, times)
+        filled.export_jsonl(tmp_path / "one.jsonl", org="acme")
+        more = (tmp_path / "one.jsonl").read_text(encoding="utf-8").replace("Gateway", "Doorway")
+        if on_existing == "keep":
+            more = more.replace('"id": "', '"id": "again/')
+        (tmp_path / "two.jsonl").write_text(more, encoding="utf-8")
+        assert filled.import_jsonl(tmp_path / "two.jsonl", on_existing=on_existing)["stored"] > 0
+        made = counted(filled, sizes), counted(filled, stems)
+        assert {"doorway"} <= {row["stem"] for row in made[1]}
+        assert before and counted(filled, times) == before  # nobody else's are counted anew
+        filled.maintain()
+        assert made == (counted(filled, sizes), counted(filled, stems))
 
     def test_an_organisation_or_a_user_can_be_exported_alone(self, filled: StoreAdmin, tmp_path: Path) -> None:
         filled.export_jsonl(tmp_path / "acme.jsonl", org="acme")

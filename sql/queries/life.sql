@@ -52,14 +52,14 @@ GROUP BY a.org, a.group_no
 ORDER BY a.org, a.group_no
 
 -- name: delete_exported
--- One row per memory that the lines given will replace. As the service role.
+-- One row per memory that the lines given will replace: its part of the organisation. As the service role.
 DELETE FROM memories AS m
 USING jsonb_to_recordset(%(lines)s::jsonb) AS g(org text, owner text, id text)
 WHERE m.org = g.org AND m.owner = g.owner AND m.id = g.id
-RETURNING m.key
+RETURNING m.org, part_of(m.owner, m.visibility) AS part
 
 -- name: import_memories
--- One row per memory stored; those whose id is taken are left out. As the service role. Vectors wait in `pending`.
+-- One row per memory stored: its part of the organisation. Those whose id is taken are left out. As the service role. Vectors wait in `pending`.
 WITH given AS (
     SELECT * FROM jsonb_to_recordset(%(lines)s::jsonb) AS g(
         org text, owner text, id text, content text, content_original text, language text, translation text, kind text,
@@ -100,7 +100,7 @@ WITH given AS (
     INSERT INTO pending (org, space, key, owner)
     SELECT k.org, s.space, k.key, k.owner FROM kept AS k CROSS JOIN embedding_space AS s WHERE s.state <> 'dropped'
 )
-SELECT k.org, k.owner, k.id FROM kept AS k
+SELECT k.org, part_of(k.owner, k.visibility) AS part FROM kept AS k
 
 -- name: forget_user
 -- One row per table that held something of a user: how many rows are gone, or no longer name the user. As the service role.

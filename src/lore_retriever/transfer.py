@@ -123,6 +123,7 @@ def import_lines(
         raise InvalidInput(f"on_existing is {on_existing!r}; give 'keep' or 'replace'.")
     counts = {"stored": 0, "kept": 0, "refused": 0, "names": 0}
     batch: list[dict[str, Any]] = []
+    parts: set[tuple[str, str]] = set()
     with admin.service() as cursor:
         for number, line in enumerate(lines, start=1):
             read = _read(line, number)
@@ -133,11 +134,13 @@ def import_lines(
                 counts["refused"] += ready is None
                 batch += [] if ready is None else [ready]
             if len(batch) >= _BATCH:
-                _store(cursor, batch, on_existing, counts)
+                parts |= _store(cursor, batch, on_existing, counts)
                 batch = []
-        _store(cursor, batch, on_existing, counts)
+        parts |= _store(cursor, batch, on_existing, counts)
         cursor.execute("SELECT refresh_reinforcement()")
-        cursor.execute("SELECT rebuild_statistics()")
+        for org, part in sorted(parts):
+            cursor.execute("SELECT pg_advisory_xact_lock(statistics_lock(%s, %s))", [org, part])
+            cursor.execute("SELECT count_part(%s, %s, 0)", [org, part])
     return counts
 
 
@@ -200,19 +203,20 @@ def _dated(moment: datetime | None, what: str) -> str | None:
 
 def _store(
     cursor: psycopg.Cursor[Any], batch: list[dict[str, Any]], on_existing: OnExisting, counts: dict[str, int]
-) -> None:
+) -> set[tuple[str, str]]:
+    """Store a batch; the parts of organisations that changed with it."""
     if not batch:
-        return
+        return set()
     # The last of several lines with one id wins, as it does for `remember_many`.
     latest: Mapping[tuple[str, str, str], dict[str, Any]] = {
         (line["org"], line["owner"], line["id"]): line for line in batch
     }
     lines = json.dumps(list(latest.values()), ensure_ascii=False)
-    if on_existing == "replace":
-        cursor.execute(query("delete_exported"), {"lines": lines})
-    stored = len(cursor.execute(query("import_memories"), {"lines": lines}).fetchall())
-    counts["stored"] += stored
-    counts["kept"] += len(batch) - stored
+    gone = cursor.execute(query("delete_exported"), {"lines": lines}).fetchall() if on_existing == "replace" else []
+    stored = cursor.execute(query("import_memories"), {"lines": lines}).fetchall()
+    counts["stored"] += len(stored)
+    counts["kept"] += len(batch) - len(stored)
+    return {(row["org"], row["part"]) for row in [*gone, *stored]}
 
 
 def _store_names(cursor: psycopg.Cursor[Any], group: _Names) -> int:
