@@ -1677,14 +1677,22 @@ ALTER FUNCTION lore.marked_window(content text, content_length integer, starts i
 --
 
 CREATE FUNCTION lore.memory_identifiers(id text, content text) RETURNS text[]
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path TO 'lore', 'public', 'pg_temp'
     AS $_$
-    SELECT identifiers_of(content) || coalesce(array_agg(DISTINCT lower(part)), '{}')
-    FROM (SELECT id AS part UNION ALL SELECT regexp_split_to_table(id, '[/:@#\\?&=%+~]+')
-          UNION ALL SELECT regexp_split_to_table(id, '[^[:alnum:]_-]+')) AS p
-    WHERE part !~ '^[[:digit:]]+$' AND is_identifier(part)
-    $_$;
+DECLARE
+    names CONSTANT text[] := identifiers_of(content);
+BEGIN
+    IF id !~ '[^[:alnum:]_-]' THEN  -- one part: the way without a query
+        RETURN CASE WHEN id !~ '^[[:digit:]]+$' AND is_identifier(id) THEN names || lower(id) ELSE names END;
+    END IF;
+    RETURN names || ARRAY(
+        SELECT DISTINCT lower(part)
+        FROM unnest(id || regexp_split_to_array(id, '[/:@#\\?&=%+~]+') || regexp_split_to_array(id, '[^[:alnum:]_-]+')) AS part
+        WHERE part !~ '^[[:digit:]]+$' AND is_identifier(part)
+        ORDER BY 1);
+END
+$_$;
 
 ALTER FUNCTION lore.memory_identifiers(id text, content text) OWNER TO lore_owner;
 

@@ -225,14 +225,22 @@ $$;
 -- The identifiers of a memory, lower case: those in its content, and of its id the whole and the parts of a path (a file
 -- name with and without its ending). Of an id no bare number counts: "2021" is no name of a memory.
 CREATE FUNCTION memory_identifiers(id text, content text) RETURNS text[]
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT
     SET search_path FROM CURRENT
     AS $$
-    SELECT identifiers_of(content) || coalesce(array_agg(DISTINCT lower(part)), '{}')
-    FROM (SELECT id AS part UNION ALL SELECT regexp_split_to_table(id, '[/:@#\\?&=%+~]+')
-          UNION ALL SELECT regexp_split_to_table(id, '[^[:alnum:]_-]+')) AS p
-    WHERE part !~ '^[[:digit:]]+$' AND is_identifier(part)
-    $$;
+DECLARE
+    names CONSTANT text[] := identifiers_of(content);
+BEGIN
+    IF id !~ '[^[:alnum:]_-]' THEN  -- one part: the way without a query
+        RETURN CASE WHEN id !~ '^[[:digit:]]+$' AND is_identifier(id) THEN names || lower(id) ELSE names END;
+    END IF;
+    RETURN names || ARRAY(
+        SELECT DISTINCT lower(part)
+        FROM unnest(id || regexp_split_to_array(id, '[/:@#\\?&=%+~]+') || regexp_split_to_array(id, '[^[:alnum:]_-]+')) AS part
+        WHERE part !~ '^[[:digit:]]+$' AND is_identifier(part)
+        ORDER BY 1);
+END
+$$;
 
 -- name: query_identifiers
 -- The identifiers of a query, lower case, as typed only: "ERR-4471" is asked for, not "4471". A query that is one
