@@ -1,4 +1,5 @@
-"""How fast memories are written: one by one, in bulk, by COPY as an administrator; updated, invalidated, forgotten.
+"""How fast memories are written: one by one, in bulk, by import and by COPY as an administrator; updated, invalidated,
+forgotten.
 
     python benchmarks/writing.py --memories 10000 --dimensions 384             # on the built-in Postgres
     .venv-peers/bin/python benchmarks/writing.py --database … --filled --peers # beside the peers' own bulk calls
@@ -10,8 +11,10 @@ same texts cut into the same windows, as `peers.py` filled them. What was writte
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +26,9 @@ from search import VectorsOfTheBenchmark
 from search import fill as fill_store
 
 from lore_retriever import MemoryStore, NewMemory
+from lore_retriever.admin import StoreAdmin
 from lore_retriever.operations.common import halfvec_text
+from lore_retriever.transfer import import_lines
 from lore_retriever.windows import split_windows
 
 ORG = "bulk"
@@ -90,7 +95,7 @@ def ours(conninfo: str, texts: list[str], embedder: Prepared, batch: int, single
         seconds, times = each(calls)
         made.append(Wrote(way, memories, spread, seconds, times))
 
-    with MemoryStore.connect(conninfo, embedder=embedder, max_size=1) as store:
+    with MemoryStore.connect(conninfo, embedder=embedder, max_size=2) as store:
         view = store.as_user(ORG, USER)
         view.remember("warm the connection")
         few = texts[:singles]
@@ -100,12 +105,37 @@ def ours(conninfo: str, texts: list[str], embedder: Prepared, batch: int, single
         given = [[NewMemory(content=text) for text in texts[n : n + batch]] for n in range(0, len(texts), batch)]
         in_bulk = [lambda part=part: view.remember_many(part) for part in given]
         note(f"remember_many, {batch} a call", in_bulk, len(texts), windows)
+        half = len(texts) // 2
+        note(
+            "remember_many, from two threads", [lambda: at_once(store, texts[:half], texts[half:])], len(texts), windows
+        )
         note("update of the text", [lambda i=i: view.update(i, content=f"{few[0]} {i}") for i in ids], len(ids), 0)
         note("update of a mark (pinned)", [lambda i=i: view.update(i, pinned=True) for i in ids], len(ids), 0)
         note("invalidate", [lambda i=i: view.invalidate(i) for i in ids], len(ids), 0)
         note("forget", [lambda i=i: view.forget(i) for i in ids], len(ids), 0)
     clear(conninfo)
     return made
+
+
+def at_once(store: MemoryStore, *shares: list[str]) -> None:
+    """Each share in a call and a thread of its own."""
+    with ThreadPoolExecutor(len(shares)) as threads:
+        view = store.as_user(ORG, USER)
+        calls = [threads.submit(view.remember_many, [NewMemory(content=text) for text in share]) for share in shares]
+        for call in calls:
+            call.result()
+
+
+def by_import(conninfo: str, texts: list[str]) -> Wrote:
+    """An administrator's import of JSON lines: memories with all but their vectors, which `embed` makes."""
+    one = {"org": ORG, "owner": USER, "visibility": "shared", "created_at": "2026-01-01T00:00:00Z"}
+    lines = [json.dumps({"memory": one | {"id": f"imported{n}", "content": text}}) for n, text in enumerate(texts)]
+    admin = StoreAdmin.connect(conninfo)
+    began = time.perf_counter()
+    import_lines(admin, lines)
+    seconds = time.perf_counter() - began
+    clear(conninfo)
+    return Wrote("import as an administrator, vectors left to embed", len(texts), 0, seconds)
 
 
 def clear(conninfo: str) -> None:
@@ -195,7 +225,10 @@ def report(made: list[Wrote]) -> tuple[list[str], dict[str, Any]]:
     for one in made:
         p50 = percentile(one.calls, 0.5) if len(one.calls) > 10 else None
         p95 = percentile(one.calls, 0.95) if len(one.calls) > 10 else None
-        rows.append([one.way, one.rate, one.windows / one.seconds or None, p50, p95, bulk.rate / one.rate])
+        spread = one.windows / one.seconds or None
+        # a peer's row is a window
+        times = bulk.rate / one.rate if spread is None else bulk.windows / bulk.seconds / spread
+        rows.append([one.way, one.rate, spread, p50, p95, times])
     head = ["", "memories a second", "windows a second", "p50 ms", "p95 ms", "remember_many is … times as fast"]
     figures = {
         one.way: {
@@ -218,7 +251,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--organisations", type=int, default=50)
     parser.add_argument("--dimensions", type=int, default=1024)
     parser.add_argument("--rows", type=int, default=2000, help="memories to write in bulk")
-    parser.add_argument("--peer-rows", type=int, default=300, help="memories that each peer writes")
+    parser.add_argument("--peer-rows", type=int, default=2000, help="memories that each peer writes, of the same ones")
     parser.add_argument("--batch", type=int, default=2000, help="memories in one call of remember_many")
     parser.add_argument("--singles", type=int, default=100)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
@@ -241,6 +274,7 @@ def main() -> None:
         texts = [memory.text for memory in generate(writer)]
         embedder = Prepared(writer, len(texts) * 3)
         made = ours(conninfo, texts, embedder, given.batch, given.singles)
+        made.append(by_import(conninfo, texts))
         made.append(by_copy(conninfo, writer, texts))
         if given.peers:
             made += peers(given, texts[: given.peer_rows], embedder)
