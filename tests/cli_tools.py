@@ -14,8 +14,11 @@ from typer.testing import CliRunner
 
 from lore_retriever.cli.app import app
 
-# A test run in the background hands down that interrupts are ignored.
-_PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from lore_retriever.cli import main; main()"
+# A test run in the background hands down that interrupts are ignored, one under nohup that a closed terminal is.
+_PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); signal.signal(signal.SIGHUP, signal.SIG_DFL);"
+    " from lore_retriever.cli import main; main()"
+)
 
 
 @dataclass(frozen=True)

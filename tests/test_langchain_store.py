@@ -213,17 +213,18 @@ async def test_an_update_leaves_nothing_of_the_old_wording(documents: LoreVector
 
 
 async def test_a_search_is_one_statement(documents: LoreVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lore_retriever import steps
+    from lore_retriever import driver, steps
 
     await documents.aadd_texts(["gateway"])
     documents.similarity_search("gateway")  # opens what is not open yet
     sent: list[str] = []
-    query = steps.query
+    query, query_in = steps.query, driver.query_in
     monkeypatch.setattr(steps, "query", lambda name: sent.append(name) or query(name))
+    monkeypatch.setattr(driver, "query_in", lambda schema, name: sent.append(name) or query_in(schema, name))
     documents.similarity_search("gateway")
     await documents.as_retriever().ainvoke("gateway")
     documents.similarity_search_by_vector([1.0] + [0.0] * 31)
-    assert sent == ["enter_scope", "recall"] * 3
+    assert sent == ["recall_at_once"] * 3
 
 
 async def test_a_short_document_comes_back_as_it_was_stored(documents: LoreVectorStore) -> None:

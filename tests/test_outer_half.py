@@ -23,13 +23,15 @@ from tripwires import COMMON, SCOPES, foreign, leaks, plant, shown_to
 BREAKS = (
     (r"\(\w+\.(visibility = 'shared'|shared) OR \w+\.owner = v_user\)", "true"),
     (r"\(\w+\.(visibility = 'shared'|shared) OR \w+\.owner = scope_user\(\)\)", "true"),
+    (r"\w+\.live AND \w+\.shared\b", "true"),
+    (r"NOT \w+\.shared AND \w+\.owner = v_user", "true"),
     (r"\w+\.owner IN \('', (v_user|scope_user\(\))\)", "true"),
     (r"\w+\.owner = ANY \(ARRAY\['', v_user\]\)", "true"),
     (r"\b\w+\.org = (v_org|scope_org\(\))", "true"),
 )
 INNER = (
     *("closest_windows", "closest_codes", "exact_leg", "similar_stems", "read_stems", "scope_size", "relaxed_leg"),
-    "alias_leg",
+    *("holders_of_common_words", "alias_leg"),
 )
 # What is left of a scope in a function that is broken: nothing but where it is read.
 READ = r"v_(org|user) CONSTANT text := scope_(org|user)\(\);"
