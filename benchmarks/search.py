@@ -108,7 +108,7 @@ class Raw:
         self.connection.execute("SET enable_seqscan = off")
         numbers, codes = self.connection.execute("SELECT scan_numbers, code_candidates FROM fusion()").fetchone()
         self.budget = numbers / dimensions
-        self.candidates = max(80, codes * 384 // max(384, dimensions))
+        self.candidates = max(80, round(codes * (384 / max(384, dimensions)) ** 0.5))
         self.windows = dict(
             self.connection.execute("SELECT org, sum(windows)::int FROM scope_statistics GROUP BY org").fetchall()
         )

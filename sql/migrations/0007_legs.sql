@@ -178,7 +178,7 @@ BEGIN
         IF org_windows * v_space.dimensions > config.scan_numbers THEN
             -- code_candidates is measured for 384 bits; wider codes lose less (docs/performance.md)
             RETURN QUERY SELECT * FROM closest_codes(asked, v_space.space, v_space.centre,
-                greatest(pool * 2, config.code_candidates * 384 / greatest(384, v_space.dimensions)), pool);
+                greatest(pool * 2, (config.code_candidates * sqrt(384.0 / greatest(384, v_space.dimensions)))::integer), pool);
             RETURN;
         END IF;
     END IF;
