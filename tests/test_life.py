@@ -240,6 +240,33 @@ class TestMoving:
         assert {memory["trust"] for memory in memories} == {"imported"}
         assert "long" not in {memory["id"] for memory in memories}
 
+    def test_a_hook_sees_originals_and_earlier_texts_too(self, other: StoreAdmin, tmp_path: Path) -> None:
+        place = {"org": "acme", "owner": "ana", "created_at": "2025-01-01T00:00:00Z"}
+        change = {"version": 1, "event": "updated", "changed_at": "2025-01-02T00:00:00Z"}
+        rows = [
+            {**place, "id": "m", "content": "the gate", "content_original": "das Tor, hunter2", "translation": "done"},
+            {**place, "id": "n", "content": "the tide", "version": 3}
+            | {"history": [{**change, "content": "hunter2"}, {**change, "version": 2, "content": "forbidden"}]},
+            {**place, "id": "o", "content": "clean", "content_original": "forbidden", "translation": "done"},
+        ]
+        lines = [json.dumps({"format": "lore-retriever export 1"}), *(json.dumps({"memory": row}) for row in rows)]
+        (tmp_path / "in.jsonl").write_text("\n".join(lines))
+
+        def guard(memory: NewMemory) -> NewMemory | None:
+            if "forbidden" in memory.content:
+                return None
+            return memory.model_copy(update={"content": memory.content.replace("hunter2", "[removed]")})
+
+        counts = other.import_jsonl(tmp_path / "in.jsonl", before_write=guard)
+        assert (counts["stored"], counts["refused"]) == (2, 1)
+        other.export_jsonl(tmp_path / "out.jsonl")
+        text = (tmp_path / "out.jsonl").read_text()
+        assert "hunter2" not in text
+        assert "forbidden" not in text
+        stored = {row["memory"]["id"]: row["memory"] for row in self.rows(tmp_path / "out.jsonl") if "memory" in row}
+        assert stored["m"]["content_original"] == "das Tor, [removed]"
+        assert [change["content"] for change in stored["n"]["history"]] == ["[removed]"]
+
     @pytest.mark.parametrize(
         ("line", "message"),
         [

@@ -8,7 +8,7 @@ exported: they belong to a model, and are made anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -114,7 +114,9 @@ def import_lines(
     Args:
         on_existing: What happens to a memory whose owner has one of that id: `keep` what is there, or `replace` it.
             One whose id a colleague shares already is kept out either way.
-        before_write: Looks at each memory; returns it, another in its place, or None to leave it out.
+        before_write: Looks at each memory; returns it, another in its place, or None to leave it out. It is asked of the
+            original of a translation and of earlier texts, too, each in the place of the content: a memory whose
+            original it refuses is left out, and so is an entry of the history.
 
     Raises:
         InvalidInput: Naming the first line that cannot be stored.
@@ -182,6 +184,12 @@ def _ready(line: _Line, before_write: BeforeWrite | None, what: str) -> dict[str
     """The line as the database takes it, or None where it is refused."""
     given: NewMemory | None = NewMemory(**line.model_dump(include=set(NewMemory.model_fields)))
     if before_write is not None and given is not None:
+        original = _let_through(given, line.content_original, before_write)
+        if line.content_original is not None and original is None:
+            return None
+        line = line.model_copy(
+            update={"content_original": original, "history": _past(given, line.history, before_write)}
+        )
         given = before_write(given)
     if given is None:
         return None
@@ -194,6 +202,22 @@ def _ready(line: _Line, before_write: BeforeWrite | None, what: str) -> dict[str
     ready = line.model_dump(mode="json") | checked.model_dump(mode="json")
     dates = {name: _dated(getattr(line, name), name) for name in ("updated_at", "invalidated_at")}
     return ready | dates | {"id": line.id, "created_at": _dated(line.created_at, "created_at")}
+
+
+def _let_through(given: NewMemory, text: str | None, before_write: BeforeWrite) -> str | None:
+    """What a hook makes of another text of a memory; None where there is none, or it is refused."""
+    seen = None if text is None else before_write(given.model_copy(update={"content": text}))
+    return None if seen is None else seen.content
+
+
+def _past(given: NewMemory, history: Sequence[_Change], before_write: BeforeWrite) -> tuple[_Change, ...]:
+    """A memory's history without what a hook refuses."""
+    kept = []
+    for change in history:
+        text = _let_through(given, change.content, before_write)
+        if change.content is None or text is not None:
+            kept.append(change.model_copy(update={"content": text}))
+    return tuple(kept)
 
 
 def _dated(moment: datetime | None, what: str) -> str | None:
