@@ -39,7 +39,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def by_stratum(taken: Sequence[tuple[int, float]]) -> dict[str, dict[str, float]]:
-    """p50, p95, p99 and n of (memories in the organisation, milliseconds), for each stratum that has any."""
+    """p50, p95, p99, mean and n of (memories in the organisation, milliseconds), for each stratum that has any."""
     found = {}
     for name, least, most in STRATA:
         values = [value for size, value in taken if least <= size < most]
@@ -48,6 +48,7 @@ def by_stratum(taken: Sequence[tuple[int, float]]) -> dict[str, dict[str, float]
                 "p50": percentile(values, 0.5),
                 "p95": percentile(values, 0.95),
                 "p99": percentile(values, 0.99),
+                "mean": sum(values) / len(values),
                 "n": len(values),
             }
     return found
