@@ -291,6 +291,7 @@ CREATE FUNCTION lore.candidates(query_texts text[], query_embeddings public.half
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'on'
+    SET cpu_tuple_cost TO '10'
     SET max_parallel_workers_per_gather TO '0'
     AS $$
 DECLARE
@@ -2631,6 +2632,7 @@ CREATE TABLE lore.aliases (
     CONSTRAINT aliases_check1 CHECK (((key IS NOT NULL) OR shared)),
     CONSTRAINT aliases_folded_check CHECK ((folded <> ''::text))
 );
+ALTER TABLE ONLY lore.aliases ALTER COLUMN org SET (n_distinct=1);
 ALTER TABLE ONLY lore.aliases ALTER COLUMN folded SET STATISTICS 0;
 ALTER TABLE ONLY lore.aliases ALTER COLUMN name SET STATISTICS 0;
 
@@ -2683,6 +2685,7 @@ CREATE TABLE lore.codes (
     bits bit varying NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_insert_scale_factor='0.02');
+ALTER TABLE ONLY lore.codes ALTER COLUMN org SET (n_distinct=1);
 ALTER TABLE ONLY lore.codes ALTER COLUMN bits SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.codes FORCE ROW LEVEL SECURITY;
@@ -2842,6 +2845,7 @@ CREATE TABLE lore.memories (
     CONSTRAINT memories_visibility_check CHECK ((visibility = ANY (ARRAY['private'::text, 'shared'::text])))
 )
 WITH (toast_tuple_target='8160');
+ALTER TABLE ONLY lore.memories ALTER COLUMN org SET (n_distinct=1);
 ALTER TABLE ONLY lore.memories ALTER COLUMN id SET STATISTICS 0;
 ALTER TABLE ONLY lore.memories ALTER COLUMN kind SET STATISTICS 0;
 ALTER TABLE ONLY lore.memories ALTER COLUMN content SET STATISTICS 0;
@@ -2994,6 +2998,7 @@ CREATE TABLE lore.terms (
     CONSTRAINT terms_df_check CHECK ((df > 0))
 )
 WITH (fillfactor='70');
+ALTER TABLE ONLY lore.terms ALTER COLUMN org SET (n_distinct=1);
 ALTER TABLE ONLY lore.terms ALTER COLUMN stem SET STATISTICS 0;
 
 ALTER TABLE ONLY lore.terms FORCE ROW LEVEL SECURITY;
@@ -3051,6 +3056,7 @@ CREATE TABLE lore.vectors (
     embedding public.halfvec NOT NULL
 )
 WITH (toast_tuple_target='8160');
+ALTER TABLE ONLY lore.vectors ALTER COLUMN org SET (n_distinct=1);
 
 ALTER TABLE ONLY lore.vectors FORCE ROW LEVEL SECURITY;
 
@@ -3071,6 +3077,7 @@ CREATE TABLE lore.windows (
     CONSTRAINT windows_ordinal_check CHECK ((ordinal >= 0)),
     CONSTRAINT windows_window_start_check CHECK ((window_start >= 0))
 );
+ALTER TABLE ONLY lore.windows ALTER COLUMN org SET (n_distinct=1);
 
 ALTER TABLE ONLY lore.windows FORCE ROW LEVEL SECURITY;
 

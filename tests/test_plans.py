@@ -202,7 +202,34 @@ def test_words_are_found_by_organisation_and_text_together(admin: str) -> None:
 def test_identifiers_are_found_by_their_own_index(admin: str) -> None:
     nodes = [n for n in recall(admin, "about ERR-1400", vector=False) if n.get("Index Name") == "memories_identifiers"]
     assert nodes
-    assert all("org = " in node["Index Cond"] and "identifiers @> " in node["Index Cond"] for node in nodes)
+    assert all("org = " in n["Index Cond"] and "identifiers @> " in n["Index Cond"] for n in nodes)
+
+
+@pytest.fixture(scope="module")
+def crowded(create_database: Callable[..., str]) -> Iterator[str]:
+    """A large organisation among a thousand of one memory, all just written: nothing is vacuumed, all is analysed."""
+    with kept_database(create_database) as conninfo:
+        StoreAdmin.connect(conninfo).migrate(EMBEDDER)
+        with psycopg.connect(conninfo) as connection:
+            connection.execute("SELECT set_config('search_path', %s, true)", [SEARCH_PATH])
+            connection.execute(FILL.split(";")[0].encode(), {})
+            connection.execute(
+                "INSERT INTO memories (org, owner, id, content) SELECT 'tiny' || n, 'ana', 'm', 'gateway ' || n"
+                " FROM generate_series(1, 1000) AS n"
+            )
+            connection.execute("ANALYZE")
+        yield conninfo
+
+
+@pytest.mark.parametrize(
+    "query", ["gateway region nightly", "what was ERR-1400 on host-7 again", "name 12 and the gateway"]
+)
+def test_a_large_organisation_among_tiny_ones_is_not_read_whole_for_its_words(crowded: str, query: str) -> None:
+    nodes = recall(crowded, query, vector=False)
+    assert "memories_tsv" in indexes(nodes)
+    for node in nodes:
+        assert "tsv @@ " not in node.get("Filter", "")
+        assert "identifiers @> " not in node.get("Filter", "")
 
 
 def test_near_misses_are_found_by_the_index_of_spellings(admin: str) -> None:
