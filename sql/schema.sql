@@ -3295,7 +3295,7 @@ CREATE INDEX memories_expiring ON lore.memories USING btree (expires_at) WHERE (
 -- Name: memories_identifiers; Type: INDEX; Schema: lore; Owner: lore_owner
 --
 
-CREATE INDEX memories_identifiers ON lore.memories USING gin (org, identifiers) WHERE (invalidated_at IS NULL);
+CREATE INDEX memories_identifiers ON lore.memories USING gin (org, identifiers) WITH (gin_pending_list_limit='512') WHERE (invalidated_at IS NULL);
 
 --
 -- Name: memories_newest; Type: INDEX; Schema: lore; Owner: lore_owner
@@ -3331,7 +3331,7 @@ CREATE UNIQUE INDEX memories_shared_id ON lore.memories USING btree (org, id) WH
 -- Name: memories_tsv; Type: INDEX; Schema: lore; Owner: lore_owner
 --
 
-CREATE INDEX memories_tsv ON lore.memories USING gin (org, tsv) WHERE (invalidated_at IS NULL);
+CREATE INDEX memories_tsv ON lore.memories USING gin (org, tsv) WITH (gin_pending_list_limit='512') WHERE (invalidated_at IS NULL);
 
 --
 -- Name: pending_next; Type: INDEX; Schema: lore; Owner: lore_owner
