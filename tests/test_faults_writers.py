@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -124,3 +125,24 @@ def test_a_memory_that_appears_amid_an_update_without_a_version_was_not_there(st
     ana.remember("written meanwhile", id="m")
     with pytest.raises(NotFound):
         body.send([])
+
+
+def test_a_memory_that_appears_and_is_forgotten_amid_its_writing_is_written_all_the_same(
+    app_database: str, admin_connection: psycopg.Connection[Any]
+) -> None:
+    forgotten = threading.Timer(0.5, lambda: admin_connection.execute("COMMIT"))
+    with MemoryStore.connect(app_database, embedder=HashEmbedder(32)) as other:
+
+        def meanwhile() -> None:
+            """Another one remembers a memory of that id, and is about to forget it."""
+            other.as_user("acme", "ana").remember(Y, id="m")
+            admin_connection.execute("BEGIN")
+            admin_connection.execute("DELETE FROM memories WHERE id = 'm'")
+            forgotten.start()
+
+        with MemoryStore.connect(app_database, embedder=Interrupting(meanwhile)) as store:
+            ana = store.as_user("acme", "ana")
+            ana.remember_many([NewMemory(content=X, id="m")])
+            forgotten.join()
+            assert ana.get("m").content == X
+            assert ana.history("m") == []

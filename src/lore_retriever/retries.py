@@ -14,7 +14,7 @@ MOST_TRIES = 3
 """Runs of one transaction whose connection was cut."""
 
 MOST_ROUNDS = 6
-"""Runs of one transaction that lost against others: a deadlock, a serialisation failure."""
+"""Runs of one transaction that lost against others: a deadlock, a serialisation failure, a memory forgotten amid its change."""
 
 _CUT_STATES = ("57P01", "57P02", "57P03", "57P05")
 """SQLSTATEs of a server that shuts down, crashed, is starting, or ended an idle session."""
@@ -29,6 +29,9 @@ def was_cut(error: Exception) -> bool:
 
 
 def _lost(error: Exception) -> bool:
+    if isinstance(error, pg.ForeignKeyViolation):
+        # The memory that was about to be replaced, and its text kept, was forgotten meanwhile.
+        return error.diag.constraint_name == "history_org_key_fkey"
     return isinstance(error, pg.DeadlockDetected | pg.SerializationFailure)
 
 
