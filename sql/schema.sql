@@ -625,7 +625,7 @@ CREATE FUNCTION lore.enter_search(role_name text, org text, user_name text, spac
 BEGIN
     PERFORM pg_catalog.set_config('role', role_name, true), pg_catalog.set_config('lore.org_id', org, true),
             pg_catalog.set_config('lore.user_id', user_name, true), pg_catalog.set_config('lore.space', space, true);
-    IF token <> '' THEN
+    IF token OPERATOR(pg_catalog.<>) '' THEN
         PERFORM pg_catalog.set_config('lore.token', token, true);
     END IF;
     texts := query_texts;

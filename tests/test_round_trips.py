@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from faulty_wire import FaultyWire
-from lore_retriever import MemoryStore
+from lore_retriever import MemoryStore, PermissionDenied
+from lore_retriever.admin import StoreAdmin
 from lore_retriever.operations.common import halfvec_text
 from lore_retriever.steps import HalfVector
 from lore_retriever.testing import HashEmbedder
@@ -63,6 +66,73 @@ def test_a_search_is_one_round_trip(admin: str, kind: Any) -> None:
 def test_a_login_role_that_may_nothing_by_itself_takes_the_user_role_first(reserved: str, kind: Any) -> None:
     with FaultyWire(reserved) as wire:
         assert trips(kind, wire, lambda ana: ana.recall("walrus census")) == 4  # BEGIN, scope, search, COMMIT
+
+
+@BOTH
+def test_a_connection_that_acts_as_another_role_than_it_logged_in_as_takes_the_user_role_first(
+    admin: str, kind: Any
+) -> None:
+    with psycopg.connect(admin, autocommit=True) as connection:
+        changed_role(connection, "CREATE ROLE lore_test_switched LOGIN PASSWORD 'app'")
+        changed_role(connection, "CREATE ROLE lore_test_inert")
+        connection.execute("GRANT lore_user, lore_test_inert TO lore_test_switched")
+        connection.execute("ALTER ROLE lore_test_switched SET role = lore_test_inert")
+    with FaultyWire(make_conninfo(admin, user="lore_test_switched", password="app")) as wire:
+        assert trips(kind, wire, lambda ana: ana.recall("walrus census")) == 4  # refused once, it does not ask again
+
+
+@BOTH
+def test_rights_that_change_while_a_store_is_open_do_not_end_its_searches(admin: str, kind: Any) -> None:
+    with psycopg.connect(admin, autocommit=True) as connection:
+        changed_role(connection, "CREATE ROLE lore_test_changing LOGIN PASSWORD 'app'")
+        connection.execute("GRANT lore_user TO lore_test_changing WITH INHERIT TRUE, SET TRUE")
+        with opened(kind, make_conninfo(admin, user="lore_test_changing", password="app")) as store:
+            ana = store.as_user("acme", "ana")
+            assert [hit.id for hit in ana.recall("walrus census").hits] == ["m"]
+            connection.execute("GRANT lore_user TO lore_test_changing WITH INHERIT FALSE, SET TRUE")
+            assert [hit.id for hit in ana.recall("walrus census").hits] == ["m"]
+            connection.execute("REVOKE lore_user FROM lore_test_changing")
+            with pytest.raises(PermissionDenied, match="must be a member of lore_user"):
+                ana.recall("walrus census")
+
+
+def changed_role(connection: psycopg.Connection[Any], statement: LiteralString) -> None:
+    """Roles belong to the server and outlive a test's database."""
+    with contextlib.suppress(psycopg.errors.DuplicateObject):
+        connection.execute(statement)
+
+
+def test_a_search_goes_by_no_name_of_the_login_roles_own_search_path(admin: str) -> None:
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA decoy")
+        connection.execute("GRANT USAGE ON SCHEMA decoy TO PUBLIC")
+        for name in ("jsonb", "timestamptz", "text", "int4", "integer", "halfvec"):
+            connection.execute(f"CREATE DOMAIN decoy.{name} AS pg_catalog.box")  # type: ignore[arg-type]
+        connection.execute(
+            "CREATE FUNCTION decoy.differs(pg_catalog.text, pg_catalog.text) RETURNS boolean LANGUAGE plpgsql"
+            " AS $$ BEGIN RAISE 'decoy'; END $$"
+        )
+        connection.execute(
+            "CREATE OPERATOR decoy.<> (LEFTARG = pg_catalog.text, RIGHTARG = pg_catalog.text, FUNCTION = decoy.differs)"
+        )
+    try:
+        options = {"options": "-c search_path=decoy,pg_catalog"}
+        with MemoryStore.connect(as_application(admin), embedder=HashEmbedder(32), connect_options=options) as store:
+            found = store.as_user("acme", "ana").recall("walrus census", kinds=["fact"], as_of=datetime.now(UTC))
+            assert [hit.id for hit in found.hits] == ["m"]
+    finally:
+        with psycopg.connect(admin, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA decoy CASCADE")
+
+
+@BOTH
+def test_a_schema_beyond_ascii_is_searched_in_every_client_encoding(empty_database: str, kind: Any) -> None:
+    StoreAdmin.connect(empty_database, schema="gedächtnis").migrate(HashEmbedder(32))
+    options = {"client_encoding": "latin1"}
+    with opened(kind, as_application(empty_database), schema="gedächtnis", connect_options=options) as store:
+        ana = store.as_user("acme", "ana")
+        ana.remember("the walrus census", id="m")
+        assert [hit.id for hit in ana.recall("walrus census").hits] == ["m"]
 
 
 def test_one_connection_serves_one_user_after_the_other_and_keeps_nothing_of_either(admin: str) -> None:

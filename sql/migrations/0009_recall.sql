@@ -249,8 +249,8 @@ $$;
 
 -- name: enter_search
 -- Drops to the user role and sets the scope, for this transaction only, as the application does in a statement of its own;
--- returns what a search then asks. For applications that search in one round trip. Without a search path, since a search needs
--- none, and every name in it is of the system. A token is left as it is where none is given.
+-- returns what a search then asks. For applications that search in one round trip. The search path is the login role's own, so
+-- every name here is the system's in full. A token is left as it is where none is given.
 CREATE FUNCTION enter_search(
     role_name text, org text, user_name text, space text, token text, query_texts text[], embedding halfvec, further halfvec[],
     OUT texts text[], OUT embeddings halfvec[]
@@ -260,7 +260,7 @@ CREATE FUNCTION enter_search(
 BEGIN
     PERFORM pg_catalog.set_config('role', role_name, true), pg_catalog.set_config('lore.org_id', org, true),
             pg_catalog.set_config('lore.user_id', user_name, true), pg_catalog.set_config('lore.space', space, true);
-    IF token <> '' THEN
+    IF token OPERATOR(pg_catalog.<>) '' THEN
         PERFORM pg_catalog.set_config('lore.token', token, true);
     END IF;
     texts := query_texts;

@@ -8,6 +8,10 @@ FROM recall(%(queries)s::text[], array_prepend(%(embedding)s::halfvec, %(further
 
 -- name: recall_at_once
 -- The same in one round trip, which enters the scope itself. `enter_search` runs first, since `recall` takes what it returns.
+-- The search path is the login role's own, so types are named in full.
 SELECT r.*
 FROM {schema}.enter_search(%(role)s, %(org)s, %(user)s, %(space)s, %(token)s, %(queries)s, %(embedding)s, %(further)s) AS e
-CROSS JOIN LATERAL {schema}.recall(e.texts, e.embeddings, %(k)s::integer, %(filter)s::jsonb, %(kinds)s::text[], %(as_of)s::timestamptz) AS r
+CROSS JOIN LATERAL {schema}.recall(
+    e.texts, e.embeddings, %(k)s::pg_catalog.int4, %(filter)s::pg_catalog.jsonb, %(kinds)s::pg_catalog.text[],
+    %(as_of)s::pg_catalog.timestamptz
+) AS r

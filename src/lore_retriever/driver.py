@@ -127,6 +127,12 @@ def translated(error: Exception) -> Exception:
     return error
 
 
+def refuses_role(error: Exception) -> bool:
+    """Whether the connection's role may not do by itself what it may as `lore_user`: it acts as another role than it logged in
+    as, or its rights have changed. Pure."""
+    return isinstance(error, pg.InsufficientPrivilege) and error.diag.constraint_name != "lore_identity"
+
+
 def _way_in(error: pg.InsufficientPrivilege) -> str:
     if error.diag.constraint_name == "lore_identity":
         if "token" in (error.diag.message_primary or ""):
@@ -240,6 +246,7 @@ class Driver:
         self.pool = pool
         self.revive: Callable[[], None] | None = None
         """Starts the server again where this package started it: called when a connection was cut."""
+        self._by_steps = False  # a connection's role was refused what is done at once
 
     def perform(self, operation: Operation, access: Access, embedder: Embedder | None) -> Any:
         """Run an operation to its result; errors of a step are thrown into it first."""
@@ -261,7 +268,7 @@ class Driver:
 
     def transact(self, step: Transact, access: Access) -> Any:
         """Run a body in one transaction under `access`, again where that is safe and can help."""
-        at_once = access.at_once(step)
+        at_once = None if self._by_steps else access.at_once(step)
         tries = 0
         while True:
             tries += 1
@@ -273,6 +280,9 @@ class Driver:
                     with connection.transaction():
                         return _run(connection, step.body(), access)
             except Exception as error:
+                if at_once is not None and refuses_role(error):
+                    at_once, self._by_steps = None, True
+                    continue
                 if not may_retry(error, tries):
                     mended = translated(error)
                     raise mended from (None if mended is error else error)
@@ -301,6 +311,7 @@ class AsyncDriver:
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self.pool = pool
         self.revive: Callable[[], None] | None = None
+        self._by_steps = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -340,7 +351,7 @@ class AsyncDriver:
     async def transact(self, step: Transact, access: Access) -> Any:
         """Run a body in one transaction under `access`, again where that is safe and can help."""
         self._require_own_loop()
-        at_once = access.at_once(step)
+        at_once = None if self._by_steps else access.at_once(step)
         tries = 0
         while True:
             tries += 1
@@ -352,6 +363,9 @@ class AsyncDriver:
                     async with connection.transaction():
                         return await _arun(connection, step.body(), access)
             except Exception as error:
+                if at_once is not None and refuses_role(error):
+                    at_once, self._by_steps = None, True
+                    continue
                 if not may_retry(error, tries):
                     mended = translated(error)
                     raise mended from (None if mended is error else error)

@@ -78,7 +78,8 @@ class _Store:
         checked_scope(scope)
         number = "" if self._space is None else str(self._space.number)
         token = scope.token if isinstance(scope, SignedScope) else ""
-        schema = self.schema if self._may_enter else ""
+        # A name beyond ASCII would have to be written in each connection's own encoding.
+        schema = self.schema if self._may_enter and self.schema.isascii() else ""
         return Access(self._path, "lore_user", scope.org, scope.user, number, token, schema)
 
     def _learn(self, facts: Facts) -> None:
