@@ -28,7 +28,7 @@ from search import fill as fill_store
 from lore_retriever import MemoryStore, NewMemory
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.operations.common import halfvec_text
-from lore_retriever.transfer import import_lines
+from lore_retriever.transfer import FORMAT, import_lines
 from lore_retriever.windows import split_windows
 
 ORG = "bulk"
@@ -129,7 +129,9 @@ def at_once(store: MemoryStore, *shares: list[str]) -> None:
 def by_import(conninfo: str, texts: list[str]) -> Wrote:
     """An administrator's import of JSON lines: memories with all but their vectors, which `embed` makes."""
     one = {"org": ORG, "owner": USER, "visibility": "shared", "created_at": "2026-01-01T00:00:00Z"}
-    lines = [json.dumps({"memory": one | {"id": f"imported{n}", "content": text}}) for n, text in enumerate(texts)]
+    lines = [json.dumps({"format": FORMAT})] + [
+        json.dumps({"memory": one | {"id": f"imported{n}", "content": text}}) for n, text in enumerate(texts)
+    ]
     admin = StoreAdmin.connect(conninfo)
     began = time.perf_counter()
     import_lines(admin, lines)

@@ -74,6 +74,12 @@ class TestHistory:
         assert len(ana.history("m")) == 1
 
 
+def whole(more: str) -> str:
+    """A line of an export that holds all it needs, and more."""
+    needed = '"id": "x", "org": "o", "owner": "u", "created_at": "2025-01-01T00:00:00Z", "content": "a"'
+    return f'{{"memory": {{{needed}, {more}}}}}'
+
+
 class TestMoving:
     """Out of one store and into another."""
 
@@ -282,6 +288,15 @@ class TestMoving:
                 '{"memory": {"id": "x", "org": "", "owner": "u", "created_at": "2025-01-01T00:00:00Z", "content": "a"}}',
                 "org of line 2 is ''",
             ),
+            (whole('"version": 0'), "line 2: version cannot be read: input should be greater than or equal to 1"),
+            (
+                whole('"version": 2147483647'),
+                "line 2: version cannot be read: input should be less than or equal to 1000000000",
+            ),
+            (
+                whole('"history": [{"version": -1, "event": "updated", "changed_at": "2025-01-01T00:00:00Z"}]'),
+                "line 2: history.0.version cannot be read",
+            ),
         ],
     )
     def test_a_line_that_cannot_be_stored_is_named_and_nothing_is(
@@ -294,6 +309,19 @@ class TestMoving:
             other.import_jsonl(tmp_path / "bad.jsonl")
         with other.service() as cursor:
             assert cursor.execute("SELECT count(*) AS n FROM memories").fetchall() == [{"n": 0}]
+
+    @pytest.mark.parametrize(
+        ("skipped", "message"),
+        [(slice(0, 0), "this holds nothing"), (slice(1, None), "line 2 comes before .* with which an export begins")],
+    )
+    def test_what_is_no_export_from_its_first_line_on_is_refused(
+        self, filled: StoreAdmin, other: StoreAdmin, tmp_path: Path, skipped: slice, message: str
+    ) -> None:
+        filled.export_jsonl(tmp_path / "one.jsonl")
+        lines = (tmp_path / "one.jsonl").read_text().split("\n")
+        (tmp_path / "bad.jsonl").write_text("\n".join(["", *lines[skipped]]))
+        with pytest.raises(InvalidInput, match=message):
+            other.import_jsonl(tmp_path / "bad.jsonl")
 
 
 class TestLeaving:

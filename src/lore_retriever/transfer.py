@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from lore_retriever.errors import InvalidInput
 from lore_retriever.inputs import checked_memory, checked_text, utc
@@ -31,10 +31,13 @@ __all__ = ["FORMAT", "OnExisting", "export_lines", "forget_user", "import_lines"
 FORMAT = "lore-retriever export 1"
 """What the first line of an export names."""
 
+_FIRST_LINE = json.dumps({"format": FORMAT})
+
 OnExisting = Literal["keep", "replace"]
 
 _PAGE = 500
 _BATCH = 200
+_MOST_VERSIONS = 1_000_000_000  # the database counts on to twice as many
 
 
 class _Vote(Record):
@@ -45,7 +48,7 @@ class _Vote(Record):
 
 
 class _Change(Record):
-    version: int
+    version: int = Field(ge=1, le=_MOST_VERSIONS)
     event: Literal["updated", "invalidated", "restored"]
     content: str | None = None
     superseded_by: str | None = None
@@ -62,7 +65,7 @@ class _Line(NewMemory):
     updated_at: datetime | None = None
     invalidated_at: datetime | None = None
     superseded_by: str | None = None
-    version: int = 1
+    version: int = Field(default=1, ge=1, le=_MOST_VERSIONS)
     content_original: str | None = None
     translation: Literal["done", "pending", "failed"] | None = None
     feedback: tuple[_Vote, ...] = ()
@@ -83,7 +86,7 @@ def export_lines(admin: StoreAdmin, *, org: str | None = None, user: str | None 
     Groups of names go with an organisation, not with a user. Memories that change meanwhile are exported before or
     after their change; each is whole.
     """
-    yield json.dumps({"format": FORMAT})
+    yield _FIRST_LINE
     place: dict[str, Any] = {"after_org": "", "after_key": 0}
     while True:
         with admin.service() as cursor:
@@ -127,11 +130,10 @@ def import_lines(
     batch: list[dict[str, Any]] = []
     parts: set[tuple[str, str]] = set()
     with admin.service() as cursor:
-        for number, line in enumerate(lines, start=1):
-            read = _read(line, number)
+        for number, read in _records(lines):
             if isinstance(read, _Names):
                 counts["names"] += _store_names(cursor, read)
-            elif isinstance(read, _Line):
+            else:
                 ready = _ready(read, before_write, f"line {number}")
                 counts["refused"] += ready is None
                 batch += [] if ready is None else [ready]
@@ -157,10 +159,25 @@ def forget_user(admin: StoreAdmin, org: str, user: str) -> dict[str, int]:
     return {row["place"]: row["rows"] for row in rows}
 
 
+def _records(lines: Iterable[str]) -> Iterator[tuple[int, _Line | _Names]]:
+    """What an export holds, each with the number of its line."""
+    begun = False
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        read = _read(line, number)
+        if read is None:
+            begun = True
+        elif begun:
+            yield number, read
+        else:
+            raise InvalidInput(f"line {number} comes before {_FIRST_LINE}, with which an export begins.")
+    if not begun:
+        raise InvalidInput(f"this holds nothing; an export begins with {_FIRST_LINE}.")
+
+
 def _read(line: str, number: int) -> _Line | _Names | None:
-    """What a line says; None for the first one, and for a blank one."""
-    if not line.strip():
-        return None
+    """What a line says; None for the first one, which says what the rest is."""
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:

@@ -15,7 +15,7 @@ from lore_retriever.cli.opening import opened_memories
 from lore_retriever.cli.output import console, hits_view, memories_view, notes, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.errors import InvalidInput
-from lore_retriever.types import Memory, Recall
+from lore_retriever.types import Memory, Recall, Scope
 
 __all__ = ["register"]
 
@@ -123,19 +123,19 @@ def recall(
         print_json(found)
         return
     if isinstance(found, Recall):
-        _print_recall(found)
+        _print_recall(found, memories.scope)
         return
-    _print_recall(found.recall)
+    _print_recall(found.recall, memories.scope)
     console().print(*explanation_view(found), sep="\n")
     print(f"\nthe statement, once, in a transaction that has set the scope\n{found.sql}")
 
 
-def _print_recall(found: Recall) -> None:
+def _print_recall(found: Recall, scope: Scope) -> None:
     if found.hits:
         console().print(hits_view(found))
         status_line(f"evidence: {found.evidence}")
     else:
-        status_line("nothing found.")
+        status_line(f"nothing found for user {scope.user!r} of organisation {scope.org!r} (--user, --org).")
     for note in notes(found):
         status_line(note)
 
