@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import psycopg
 import pytest
@@ -13,9 +11,9 @@ import pytest
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.embeddings import Vector
 from lore_retriever.testing import HashEmbedder
+from plans import Node, executed, indexes
 from support import SEARCH_PATH, as_service, kept_database
 
-Node = dict[str, Any]
 TENANT_TABLES = {
     "memories",
     "windows",
@@ -86,53 +84,10 @@ def codes_only(admin: str) -> Iterator[None]:
         connection.execute("DELETE FROM fusion_config")
 
 
-def nodes_of(plan: Node) -> Iterator[Node]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from nodes_of(child)
-
-
-def executed(admin: str, statement: str, params: Any = None, *, role: str = "lore_user") -> list[Node]:
-    """Every node of every plan that a statement ran, also inside functions; only a superuser may load auto_explain."""
-    found: list[Node] = []
-
-    def take(notice: psycopg.errors.Diagnostic) -> None:
-        text = notice.message_primary or ""
-        if "plan:\n" in text:
-            logged = json.loads(text.split("plan:\n", 1)[1])
-            found.extend({**node, "Query Text": logged["Query Text"]} for node in nodes_of(logged["Plan"]))
-
-    with psycopg.connect(admin) as connection:
-        connection.add_notice_handler(take)
-        connection.execute("LOAD 'auto_explain'")
-        for name, value in (
-            ("log_min_duration", "0"),
-            ("log_nested_statements", "on"),
-            ("log_format", "json"),
-            ("log_analyze", "on"),
-            ("log_timing", "off"),
-            ("log_level", "notice"),
-        ):
-            connection.execute("SELECT set_config(%s, %s, true)", [f"auto_explain.{name}", value])
-        connection.execute(
-            "SELECT set_config('search_path', %s, true), set_config('role', %s, true),"
-            " set_config('lore.org_id', 'acme', true), set_config('lore.user_id', 'ana', true)",
-            [SEARCH_PATH, role],
-        )
-        found.clear()
-        assert connection.execute("SELECT current_user").fetchone() == (role,)
-        connection.execute(statement.encode(), params).fetchall()
-    return found
-
-
 def recall(admin: str, query: str, *, vector: bool = True, arguments: str = "") -> list[Node]:
     [embedding] = EMBEDDER.embed_queries([query or "x"])
     params = {"query": query, "vector": str(list(embedding)) if vector else None}
     return executed(admin, f"SELECT * FROM recall(ARRAY[%(query)s], ARRAY[%(vector)s]::halfvec[] {arguments})", params)  # noqa: S608
-
-
-def indexes(nodes: list[Node]) -> set[str]:
-    return {node["Index Name"] for node in nodes if "Index Name" in node}
 
 
 def scans_of(nodes: list[Node], table: str) -> list[str]:

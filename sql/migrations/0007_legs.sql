@@ -186,6 +186,47 @@ BEGIN
 END
 $$;
 
+-- name: newest_holders
+-- The `most` newest memories of the scope that match, found among the newest of the organisation; NULL where the full-text
+-- index is the shorter way to them. A word that half of a large organisation holds is on every other one of its newest rows,
+-- and the index would hand over tens of thousands more. `stems`: those of `wanted`, whose frequencies tell how many rows have
+-- to be read, as if independent; if that was too few, the index is asked. `least_closeness`: of ts_rank_cd, where there are several; 0 asks for none.
+CREATE FUNCTION newest_holders(wanted tsquery, stems text[], least_closeness real, most integer) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET search_path FROM CURRENT
+    SET enable_bitmapscan = off  -- which is how the full-text index would be read
+    AS $$
+DECLARE
+    v_org CONSTANT text := scope_org();
+    v_user CONSTANT text := scope_user();
+    v_now CONSTANT timestamptz := now();
+    rows_of_org bigint;
+    visible bigint;
+    expected double precision;
+    most_rows double precision;
+    found bigint[];
+BEGIN
+    SELECT sum(s.memories), sum(s.memories) FILTER (WHERE s.owner IN ('', v_user)) INTO rows_of_org, visible
+    FROM scope_statistics AS s WHERE s.org = v_org;
+    SELECT visible * exp(sum(ln(least(1, greatest(1, q.df) / nullif(visible, 0))))) INTO expected
+    FROM (SELECT (SELECT sum(t.df) FROM terms AS t
+                  WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = s.stem)::double precision AS df
+          FROM unnest(stems) AS s(stem)) AS q;
+    most_rows := 2 * most * (rows_of_org / expected);
+    IF expected IS NULL OR most_rows > expected THEN
+        RETURN NULL;
+    END IF;
+    found := ARRAY(
+        SELECT m.key
+        FROM (SELECT i.* FROM memories AS i WHERE i.org = v_org ORDER BY i.created_at DESC, i.key DESC LIMIT most_rows::bigint) AS m
+        WHERE m.tsv @@ wanted AND m.invalidated_at IS NULL
+          AND (least_closeness = 0 OR numnode(wanted) = 1 OR ts_rank_cd('{1,1,1,1}', m.tsv, wanted) >= least_closeness)
+          AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
+        LIMIT most);
+    RETURN CASE WHEN cardinality(found) = most THEN found END;
+END
+$$;
+
 -- name: exact_match
 -- One memory proposed by the exact leg. `identifiers`: those of the query that it carries and few memories carry;
 -- NULL where it matches by its words alone.
@@ -211,6 +252,8 @@ DECLARE
     -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
     -- long text they say nothing: the relaxed leg counts them.
     least_closeness CONSTANT real := 0.02;
+    most_holders CONSTANT integer := 400;  -- of thousands that hold all words the newest
+    large_scope CONSTANT bigint := 10000;  -- memories, from which on thousands may
     names text[] := query_identifiers(left(query_text, 8000));
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)
     weights double precision[] := '{}';
@@ -233,17 +276,22 @@ BEGIN
                       SELECT i.key FROM memories AS i
                       WHERE i.org = v_org AND i.identifiers @> ARRAY[n.name] AND i.invalidated_at IS NULL
                         AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
-                      ORDER BY i.key DESC LIMIT config.identifier_rows + 1) AS m) AS c
+                      LIMIT config.identifier_rows + 1) AS m) AS c  -- all of them, or one more than count
             WHERE c.carried <= config.identifier_rows;
             EXIT WHEN carriers IS NOT NULL;
             names := identifier_parts(names);  -- of what nobody carries as typed
         END LOOP;
         IF numnode(words) BETWEEN 1 AND most_words THEN
-            holders := ARRAY(SELECT m.key FROM memories AS m
-                             WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
-                               AND ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness
-                               AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
-                             ORDER BY m.key DESC LIMIT 1000);
+            IF (SELECT sum(s.memories) FROM scope_statistics AS s WHERE s.org = v_org AND s.owner IN ('', v_user)) >= large_scope THEN
+                SELECT newest_holders(words, tsvector_to_array(text_vector(s.text_config, query_text, false)), least_closeness, most_holders)
+                INTO holders FROM settings AS s;
+            END IF;
+            holders := coalesce(holders, ARRAY(
+                SELECT m.key FROM memories AS m
+                WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
+                  AND (numnode(words) = 1 OR ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness)
+                  AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
+                ORDER BY m.created_at DESC, m.key DESC LIMIT most_holders));
         END IF;
     ELSE
         SELECT array_agg(c.key), array_agg(ln(1 + 1000.0 / c.carried)), array_agg(c.name) INTO carriers, weights, carried_names
@@ -256,7 +304,7 @@ BEGIN
                          WHERE m.org = v_org AND m.key = ANY (allowed) AND numnode(words) <= most_words AND m.tsv @@ words
                            AND ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness
                            AND (m.visibility = 'shared' OR m.owner = v_user)
-                         ORDER BY m.key DESC LIMIT 1000);
+                         ORDER BY m.created_at DESC, m.key DESC LIMIT most_holders);
     END IF;
     same_id := ARRAY(SELECT m.key FROM memories AS m
                      WHERE m.org = v_org AND m.id = btrim(query_text) AND (m.visibility = 'shared' OR m.owner = v_user)
@@ -410,7 +458,8 @@ $$;
 
 -- name: holders_of_common_words
 -- The memories that stems propose, at most `most`. A stem that more than `most` memories hold proposes where it stands
--- with another one; by itself, too, if that is not often enough. Of thousands those that hold more of the words, then the newest.
+-- with another one; by itself, too, if that is not often enough. Of thousands those that hold more of the words, then the
+-- newest, which where many hold them all is to be found among the newest of all.
 CREATE FUNCTION holders_of_common_words(proposing query_stem[], stems query_stem[], most integer, pool integer) RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET search_path FROM CURRENT
@@ -419,9 +468,23 @@ DECLARE
     v_org CONSTANT text := scope_org();
     v_user CONSTANT text := scope_user();
     v_now CONSTANT timestamptz := now();
+    all_of_them tsquery;  -- the stems that propose; of one the company of another, where the query has one
+    their_stems text[];
+    others text[];
     alone boolean := false;
     proposed bigint[];
 BEGIN
+    SELECT string_agg(p.wanted::text, ' & ')::tsquery, array_agg(p.stem) INTO all_of_them, their_stems FROM unnest(proposing) AS p;
+    IF cardinality(proposing) = 1 THEN
+        SELECT all_of_them && coalesce(string_agg(s.wanted::text, ' | '), '')::tsquery, array_agg(s.stem ORDER BY s.df DESC)
+        INTO all_of_them, others
+        FROM unnest(stems) AS s WHERE s.df > 0 AND s.stem <> proposing[1].stem;
+        their_stems := their_stems || others[1];
+    END IF;
+    proposed := newest_holders(all_of_them, array_remove(their_stems, NULL), 0, most);
+    IF proposed IS NOT NULL THEN
+        RETURN proposed;
+    END IF;
     LOOP
         proposed := ARRAY(
             SELECT m.key

@@ -25,7 +25,7 @@ BEGIN
                AND p.proowner IN ('lore_owner'::regrole, 'lore_search'::regrole, 'lore_service'::regrole) LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO lore_service', f.signature);
-        IF f.name IN ('vector_leg', 'exact_leg', 'relaxed_leg', 'alias_leg', 'closest_windows', 'closest_codes', 'similar_stems',
+        IF f.name IN ('vector_leg', 'exact_leg', 'relaxed_leg', 'alias_leg', 'closest_windows', 'closest_codes', 'similar_stems', 'newest_holders',
                       'holders_of_common_words') THEN
             EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO lore_search', f.signature);
         ELSIF f.name NOT IN ('count_part', 'rebuild_statistics') THEN
