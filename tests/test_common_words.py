@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from plans import Node, executed, indexes
 from support import as_service, kept_database, scoped
@@ -28,11 +29,19 @@ FROM generate_series(1, {MEMORIES}) AS n
 
 
 @pytest.fixture(scope="module")
-def admin(create_database: Callable[..., str], template: str) -> Iterator[str]:
+def just_written(create_database: Callable[..., str], template: str) -> Iterator[str]:
+    """What is stored; the planner knows nothing of it."""
     with kept_database(create_database, template) as conninfo:
         with as_service(conninfo) as connection:
             connection.execute(FILL.encode())
             connection.execute("SELECT rebuild_statistics()")
+        yield conninfo
+
+
+@pytest.fixture(scope="module")
+def admin(just_written: str, create_database: Callable[..., str]) -> Iterator[str]:
+    """The same, analysed."""
+    with kept_database(create_database, str(conninfo_to_dict(just_written)["dbname"])) as conninfo:
         with psycopg.connect(conninfo) as connection:
             connection.execute("ANALYZE lore.memories")
         yield conninfo
@@ -108,6 +117,14 @@ def test_a_common_word_finds_the_newest_and_a_rare_one_its_only_holder(admin: st
         first = connection.execute(SEARCH, {"query": "gateway walrus"}).fetchone()
     assert first is not None
     assert first[0] == f"m{OLDEST}"
+
+
+@pytest.mark.parametrize("query", ["walrus gateway", "mammoth walrus", "the gateway"])
+def test_a_store_that_has_not_been_analysed_yet_is_not_read_whole_for_its_words(just_written: str, query: str) -> None:
+    nodes = search(just_written, query)
+    by_id = [n for n in nodes if n.get("Index Name") in ("memories_own_id", "memories_shared_id")]
+    assert all("(id = " in n["Index Cond"] for n in by_id)
+    assert not any("tsv @@ " in n.get("Filter", "") for n in nodes if n.get("Relation Name") == "memories")
 
 
 def test_of_an_identifier_that_all_carry_few_rows_are_read(admin: str) -> None:

@@ -5,6 +5,9 @@
 --
 -- They set no planner options: `candidates` sets them once for all that it calls (each SET on a function costs).
 --
+-- Who may see a memory is asked by CASE: of an OR the planner would make an index condition, and read all that is shared and
+-- all that is the caller's, wherever it takes organisations for small: before a new store is analysed for the first time.
+--
 -- `allowed`: NULL for a plain search of what is live now; else the only keys that may be proposed (a filter, kinds,
 -- a point in time), already bounded by row security.
 
@@ -221,7 +224,7 @@ BEGIN
         FROM (SELECT i.* FROM memories AS i WHERE i.org = v_org ORDER BY i.created_at DESC, i.key DESC LIMIT most_rows::bigint) AS m
         WHERE m.tsv @@ wanted AND m.invalidated_at IS NULL
           AND (least_closeness = 0 OR numnode(wanted) = 1 OR ts_rank_cd('{1,1,1,1}', m.tsv, wanted) >= least_closeness)
-          AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
+          AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END AND (m.expires_at IS NULL OR m.expires_at > v_now)
         LIMIT most);
     RETURN CASE WHEN cardinality(found) = most THEN found END;
 END
@@ -275,7 +278,7 @@ BEGIN
                   CROSS JOIN LATERAL (
                       SELECT i.key FROM memories AS i
                       WHERE i.org = v_org AND i.identifiers @> ARRAY[n.name] AND i.invalidated_at IS NULL
-                        AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
+                        AND CASE WHEN i.visibility = 'shared' THEN true ELSE i.owner = v_user END AND (i.expires_at IS NULL OR i.expires_at > v_now)
                       LIMIT config.identifier_rows + 1) AS m) AS c  -- all of them, or one more than count
             WHERE c.carried <= config.identifier_rows;
             EXIT WHEN carriers IS NOT NULL;
@@ -290,7 +293,7 @@ BEGIN
                 SELECT m.key FROM memories AS m
                 WHERE m.org = v_org AND m.tsv @@ words AND m.invalidated_at IS NULL
                   AND (numnode(words) = 1 OR ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness)
-                  AND (m.visibility = 'shared' OR m.owner = v_user) AND (m.expires_at IS NULL OR m.expires_at > v_now)
+                  AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END AND (m.expires_at IS NULL OR m.expires_at > v_now)
                 ORDER BY m.created_at DESC, m.key DESC LIMIT most_holders));
         END IF;
     ELSE
@@ -298,16 +301,16 @@ BEGIN
         FROM (SELECT m.key, n.name, count(*) OVER (PARTITION BY n.name) AS carried
               FROM unnest(names) AS n(name)
               JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.identifiers @> ARRAY[n.name]
-                   AND (m.visibility = 'shared' OR m.owner = v_user)) AS c
+                   AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END) AS c
         WHERE c.carried <= config.identifier_rows;
         holders := ARRAY(SELECT m.key FROM memories AS m
                          WHERE m.org = v_org AND m.key = ANY (allowed) AND numnode(words) <= most_words AND m.tsv @@ words
                            AND ts_rank_cd('{1,1,1,1}', m.tsv, words) >= least_closeness
-                           AND (m.visibility = 'shared' OR m.owner = v_user)
+                           AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END
                          ORDER BY m.created_at DESC, m.key DESC LIMIT most_holders);
     END IF;
     same_id := ARRAY(SELECT m.key FROM memories AS m
-                     WHERE m.org = v_org AND m.id = btrim(query_text) AND (m.visibility = 'shared' OR m.owner = v_user)
+                     WHERE m.org = v_org AND m.id = btrim(query_text) AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END
                        AND CASE WHEN allowed IS NULL THEN m.invalidated_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > v_now)
                                 ELSE m.key = ANY (allowed) END);
     IF cardinality(carriers) IS NULL AND cardinality(holders) = 0 AND cardinality(same_id) = 0 THEN
@@ -326,7 +329,7 @@ BEGIN
                EXISTS (SELECT FROM unnest(c.names) AS n(name) WHERE strpos(lower(folded_text(m.id || ' ' || left(m.content, 100))), n.name) > 0) AS is_headed,
                CASE WHEN m.key = ANY (same_id) THEN coalesce(c.names, '{}') ELSE c.names END AS identifiers
         FROM memories AS m LEFT JOIN carried AS c ON c.key = m.key
-        WHERE m.org = v_org AND (m.visibility = 'shared' OR m.owner = v_user)
+        WHERE m.org = v_org AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END
           AND m.key = ANY (coalesce(carriers, '{}') || coalesce(holders, '{}') || same_id)
     ), placed AS (
         SELECT s.*, row_number() OVER (ORDER BY s.names_score DESC, s.is_headed DESC, s.words_score DESC, s.created_at DESC, s.key DESC) AS place,
@@ -409,7 +412,7 @@ BEGIN
                          -- not counted since the last refresh
                          SELECT count(*) FROM (SELECT FROM memories AS m
                                                WHERE m.org = v_org AND m.tsv @@ w.wanted AND m.invalidated_at IS NULL
-                                                 AND (m.visibility = 'shared' OR m.owner = v_user) LIMIT 300) AS found)) AS df
+                                                 AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END LIMIT 300) AS found)) AS df
               FROM (SELECT q.stem,
                            (SELECT sum(t.df) FROM terms AS t
                             WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = q.stem) AS df
@@ -451,7 +454,7 @@ BEGIN
     IF mean_length IS NULL THEN
         SELECT count(*), coalesce(avg(found.full_length), 1) INTO memories, mean_length
         FROM (SELECT m.full_length FROM memories AS m
-              WHERE m.org = scope_org() AND (m.visibility = 'shared' OR m.owner = scope_user()) LIMIT 2000) AS found;
+              WHERE m.org = scope_org() AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = scope_user() END LIMIT 2000) AS found;
     END IF;
 END
 $$;
@@ -497,7 +500,8 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT i.key, i.created_at FROM memories AS i
                 WHERE i.org = v_org AND i.tsv @@ w.wanted AND i.invalidated_at IS NULL
-                  AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
+                  AND CASE WHEN i.visibility = 'shared' THEN true ELSE i.owner = v_user END AND (i.expires_at IS NULL OR i.expires_at > v_now)
+                OFFSET 0  -- each with its own words, never the organisation for all
             ) AS m
             GROUP BY m.key, m.created_at ORDER BY sum(p.idf) DESC, m.created_at DESC, m.key DESC LIMIT most);
         EXIT WHEN alone OR cardinality(proposed) >= pool;
@@ -564,7 +568,7 @@ BEGIN
         holders_of := NULL;
         proposed := ARRAY(
             SELECT m.key FROM memories AS m
-            WHERE m.org = v_org AND m.key = ANY (allowed) AND (m.visibility = 'shared' OR m.owner = v_user)
+            WHERE m.org = v_org AND m.key = ANY (allowed) AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END
               AND m.tsv @@ (SELECT string_agg(s.wanted::text, ' | ')::tsquery FROM unnest(stems) AS s));
     ELSIF proposals > most_proposals * 2 THEN
         holders_of := NULL;
@@ -578,10 +582,10 @@ BEGIN
                config.bm25_k1 * (1 - config.bm25_b + config.bm25_b * m.full_length / size.mean_length) AS saturation
         FROM (SELECT i.key, i.created_at, i.tsv, i.full_length FROM memories AS i
               WHERE i.org = v_org AND i.tsv @@ holders_of AND i.invalidated_at IS NULL
-                AND (i.visibility = 'shared' OR i.owner = v_user) AND (i.expires_at IS NULL OR i.expires_at > v_now)
+                AND CASE WHEN i.visibility = 'shared' THEN true ELSE i.owner = v_user END AND (i.expires_at IS NULL OR i.expires_at > v_now)
               UNION ALL
               SELECT i.key, i.created_at, i.tsv, i.full_length FROM memories AS i
-              WHERE i.org = v_org AND i.key = ANY (proposed) AND (i.visibility = 'shared' OR i.owner = v_user)) AS m
+              WHERE i.org = v_org AND i.key = ANY (proposed) AND CASE WHEN i.visibility = 'shared' THEN true ELSE i.owner = v_user END) AS m
     ), ranked AS (
         -- one row per document and stem; OFFSET 0 keeps ts_rank from being computed for every use of it
         SELECT d.key, d.created_at, d.saturation, s.stem, s.idf, ts_rank('{0.5,0.5,0.5,1}', d.tsv, s.wanted)::double precision AS rank

@@ -75,18 +75,18 @@ BEGIN
         FROM others AS o CROSS JOIN LATERAL (
             SELECT i.key, ts_rank_cd('{0.1,0.1,0.1,0.1}', i.tsv, o.wanted, 1)::double precision AS score
             FROM memories AS i
-            WHERE i.org = v_org AND i.tsv @@ o.wanted AND i.invalidated_at IS NULL AND (i.visibility = 'shared' OR i.owner = v_user)
+            WHERE i.org = v_org AND i.tsv @@ o.wanted AND i.invalidated_at IS NULL AND CASE WHEN i.visibility = 'shared' THEN true ELSE i.owner = v_user END
             ORDER BY i.key DESC LIMIT 500) AS m
         WHERE allowed IS NULL AND numnode(o.wanted) > 0
         UNION ALL
         SELECT m.key, o.name, ts_rank_cd('{0.1,0.1,0.1,0.1}', m.tsv, o.wanted, 1)
         FROM others AS o JOIN memories AS m ON m.org = v_org AND m.key = ANY (allowed) AND m.tsv @@ o.wanted
-             AND (m.visibility = 'shared' OR m.owner = v_user)
+             AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END
         WHERE allowed IS NOT NULL
     ), best AS (
         SELECT DISTINCT ON (p.key) p.key, p.name, p.score, m.created_at
         FROM proposed AS p JOIN memories AS m ON m.org = v_org AND m.key = p.key
-        WHERE (m.visibility = 'shared' OR m.owner = v_user)
+        WHERE CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END
           AND CASE WHEN allowed IS NULL THEN m.invalidated_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > v_now)
                    ELSE m.key = ANY (allowed) END
         ORDER BY p.key, p.score DESC, p.name
