@@ -281,6 +281,22 @@ $_$;
 ALTER FUNCTION lore.allowed_keys(filter jsonb, kinds text[], as_of timestamp with time zone) OWNER TO lore_owner;
 
 --
+-- Name: bound_unsorted(); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.bound_unsorted() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM set_config('gin_pending_list_limit', CASE current_setting('lore.bulk', true) WHEN 'on' THEN '8MB' ELSE '512kB' END, true);
+    RETURN NULL;
+END
+$$;
+
+ALTER FUNCTION lore.bound_unsorted() OWNER TO lore_owner;
+
+--
 -- Name: candidates(text[], public.halfvec[], integer, bigint[]); Type: FUNCTION; Schema: lore; Owner: lore_search
 --
 
@@ -2375,6 +2391,21 @@ $$;
 ALTER FUNCTION lore.similar_stems(stem text, least_similarity double precision) OWNER TO lore_owner;
 
 --
+-- Name: sort_in(); Type: FUNCTION; Schema: lore; Owner: lore_owner
+--
+
+CREATE FUNCTION lore.sort_in() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'lore', 'public', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM gin_clean_pending_list('memories_tsv'::regclass), gin_clean_pending_list('memories_identifiers'::regclass);
+END
+$$;
+
+ALTER FUNCTION lore.sort_in() OWNER TO lore_owner;
+
+--
 -- Name: split_compounds(text); Type: FUNCTION; Schema: lore; Owner: lore_owner
 --
 
@@ -3359,7 +3390,7 @@ CREATE INDEX memories_expiring ON lore.memories USING btree (expires_at) WHERE (
 -- Name: memories_identifiers; Type: INDEX; Schema: lore; Owner: lore_owner
 --
 
-CREATE INDEX memories_identifiers ON lore.memories USING gin (org, identifiers) WITH (gin_pending_list_limit='512') WHERE (invalidated_at IS NULL);
+CREATE INDEX memories_identifiers ON lore.memories USING gin (org, identifiers) WHERE (invalidated_at IS NULL);
 
 --
 -- Name: memories_newest; Type: INDEX; Schema: lore; Owner: lore_owner
@@ -3395,7 +3426,7 @@ CREATE UNIQUE INDEX memories_shared_id ON lore.memories USING btree (org, id) WH
 -- Name: memories_tsv; Type: INDEX; Schema: lore; Owner: lore_owner
 --
 
-CREATE INDEX memories_tsv ON lore.memories USING gin (org, tsv) WITH (gin_pending_list_limit='512') WHERE (invalidated_at IS NULL);
+CREATE INDEX memories_tsv ON lore.memories USING gin (org, tsv) WHERE (invalidated_at IS NULL);
 
 --
 -- Name: pending_next; Type: INDEX; Schema: lore; Owner: lore_owner
@@ -3414,6 +3445,12 @@ CREATE INDEX terms_spelling ON lore.terms USING gin (org, stem public.gin_trgm_o
 --
 
 CREATE INDEX untranslated_next ON lore.untranslated USING btree (next_at);
+
+--
+-- Name: memories bound_unsorted; Type: TRIGGER; Schema: lore; Owner: lore_owner
+--
+
+CREATE TRIGGER bound_unsorted BEFORE INSERT OR UPDATE ON lore.memories FOR EACH STATEMENT EXECUTE FUNCTION lore.bound_unsorted();
 
 --
 -- Name: role_identities check_mapped_role; Type: TRIGGER; Schema: lore; Owner: lore_owner
@@ -3999,6 +4036,15 @@ GRANT ALL ON FUNCTION lore.allowed_keys(filter jsonb, kinds text[], as_of timest
 GRANT ALL ON FUNCTION lore.allowed_keys(filter jsonb, kinds text[], as_of timestamp with time zone) TO lore_user;
 
 --
+-- Name: FUNCTION bound_unsorted(); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.bound_unsorted() FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.bound_unsorted() TO lore_service;
+GRANT ALL ON FUNCTION lore.bound_unsorted() TO lore_search;
+GRANT ALL ON FUNCTION lore.bound_unsorted() TO lore_user;
+
+--
 -- Name: FUNCTION candidates(query_texts text[], query_embeddings public.halfvec[], k integer, allowed bigint[]); Type: ACL; Schema: lore; Owner: lore_search
 --
 
@@ -4549,6 +4595,15 @@ GRANT ALL ON FUNCTION lore.searched_space() TO lore_user;
 REVOKE ALL ON FUNCTION lore.similar_stems(stem text, least_similarity double precision) FROM PUBLIC;
 GRANT ALL ON FUNCTION lore.similar_stems(stem text, least_similarity double precision) TO lore_service;
 GRANT ALL ON FUNCTION lore.similar_stems(stem text, least_similarity double precision) TO lore_search;
+
+--
+-- Name: FUNCTION sort_in(); Type: ACL; Schema: lore; Owner: lore_owner
+--
+
+REVOKE ALL ON FUNCTION lore.sort_in() FROM PUBLIC;
+GRANT ALL ON FUNCTION lore.sort_in() TO lore_service;
+GRANT ALL ON FUNCTION lore.sort_in() TO lore_search;
+GRANT ALL ON FUNCTION lore.sort_in() TO lore_user;
 
 --
 -- Name: FUNCTION split_compounds(content text); Type: ACL; Schema: lore; Owner: lore_owner

@@ -160,16 +160,6 @@ def test_identifiers_are_found_by_their_own_index(admin: str) -> None:
     assert all("org = " in n["Index Cond"] and "identifiers @> " in n["Index Cond"] for n in nodes)
 
 
-def test_what_the_indexes_of_words_have_not_sorted_in_is_bounded(admin: str) -> None:
-    """Every look-up reads it through."""
-    with psycopg.connect(admin) as connection:
-        rows = connection.execute(
-            "SELECT c.relname, c.reloptions FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS a"
-            " ON a.oid = c.relam WHERE i.indrelid = 'lore.memories'::regclass AND a.amname = 'gin' ORDER BY 1"
-        ).fetchall()
-    assert rows == [(name, ["gin_pending_list_limit=512"]) for name in ("memories_identifiers", "memories_tsv")]
-
-
 @pytest.fixture(scope="module")
 def crowded(create_database: Callable[..., str]) -> Iterator[str]:
     """A large organisation among a thousand of one memory, all just written: nothing is vacuumed, all is analysed."""

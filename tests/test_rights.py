@@ -180,6 +180,7 @@ def test_only_these_functions_run_with_other_rights_than_the_caller_s(admin: str
         "explain_words": "lore_search",
         "role_caller": "lore_search",
         "token_claims": "lore_owner",
+        "sort_in": "lore_owner",
         "refresh_statistics": "lore_service",
         "vote": "lore_service",
     }

@@ -137,6 +137,32 @@ $$;
 CREATE TRIGGER write_codes AFTER INSERT ON vectors REFERENCING NEW TABLE AS new_vectors
     FOR EACH STATEMENT EXECUTE FUNCTION write_codes();
 
+-- name: bound_unsorted
+-- A full-text index gathers new entries before it sorts them in, and every look-up reads through what it has gathered: of 4 MB,
+-- as is usual, a search takes 5 ms instead of 2.4, of 512 kB 2.5. Writing many memories costs a third more by that bound, so a
+-- transaction that sets `lore.bulk` gathers more, and calls `sort_in` at the end.
+CREATE FUNCTION bound_unsorted() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path FROM CURRENT
+    AS $$
+BEGIN
+    PERFORM set_config('gin_pending_list_limit', CASE current_setting('lore.bulk', true) WHEN 'on' THEN '8MB' ELSE '512kB' END, true);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER bound_unsorted BEFORE INSERT OR UPDATE ON memories FOR EACH STATEMENT EXECUTE FUNCTION bound_unsorted();
+
+-- name: sort_in
+-- Sorts in what the indexes of words have gathered, whoever wrote it. Definer, because only their owner may.
+CREATE FUNCTION sort_in() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path FROM CURRENT
+    AS $$
+BEGIN
+    PERFORM gin_clean_pending_list('memories_tsv'::regclass), gin_clean_pending_list('memories_identifiers'::regclass);
+END
+$$;
+
 RESET ROLE;
 
 GRANT SELECT ON migrations TO lore_user, lore_service;

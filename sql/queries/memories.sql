@@ -97,6 +97,14 @@ JOIN memories AS m ON m.org = scope_org() AND m.key = g.key
 WHERE folded_name(g.name) <> ''
 ON CONFLICT (org, key, folded) WHERE key IS NOT NULL DO UPDATE SET name = excluded.name, shared = excluded.shared
 
+-- name: begin_bulk
+-- One row, of no interest: many memories follow in this transaction.
+SELECT set_config('lore.bulk', 'on', true)
+
+-- name: sort_in
+-- One row, of no interest: sorts in what the indexes of words have gathered.
+SELECT sort_in()
+
 -- name: refresh_statistics
 -- One row: whether the scope's statistics were brought up to date.
 SELECT refresh_statistics() AS refreshed

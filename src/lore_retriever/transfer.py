@@ -130,6 +130,7 @@ def import_lines(
     batch: list[dict[str, Any]] = []
     parts: set[tuple[str, str]] = set()
     with admin.service() as cursor:
+        cursor.execute(query("begin_bulk"))
         for number, read in _records(lines):
             if isinstance(read, _Names):
                 counts["names"] += _store_names(cursor, read)
@@ -141,6 +142,7 @@ def import_lines(
                 parts |= _store(cursor, batch, on_existing, counts)
                 batch = []
         parts |= _store(cursor, batch, on_existing, counts)
+        cursor.execute(query("sort_in"))
         cursor.execute("SELECT refresh_reinforcement()")
         for org, part in sorted(parts):
             cursor.execute("SELECT pg_advisory_xact_lock(statistics_lock(%s, %s))", [org, part])

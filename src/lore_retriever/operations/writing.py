@@ -32,6 +32,9 @@ __all__ = [
     "update",
 ]
 
+_BULK = 200
+"""Memories in one call from which on the indexes of words gather more before they sort it in (sql/migrations/0004)."""
+
 _log = logging.getLogger("lore_retriever")
 
 
@@ -81,6 +84,8 @@ def _checked(
 def _store(space: OpenSpace, items: Sequence[Item], changed: Sequence[Item], known: Sequence[str]) -> Body:
     """Ids of the items, and what was there already and says nearly the same as those that changed."""
     similar = yield from look_for_similar(space, changed)
+    if len(items) >= _BULK:
+        yield Statement("begin_bulk")
     if known:
         yield Statement("lock_own", {"ids": known})
     given = json.dumps([item.as_json() for item in items], ensure_ascii=False)
@@ -151,6 +156,8 @@ def remember_many(
         ids, similar = yield Transact(lambda: _store(space, ordered, changed, known))
     except IdTaken as taken:
         yield from _name_taken([item.id for item in items], taken)
+    if len(items) >= _BULK:
+        yield from fetch("sort_in")
     yield from fetch("refresh_statistics")
     if embed and not is_down:
         if not any(item.translation_error for item in ordered):
