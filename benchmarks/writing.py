@@ -126,7 +126,7 @@ def at_once(store: MemoryStore, *shares: list[str]) -> None:
             call.result()
 
 
-def by_import(conninfo: str, texts: list[str]) -> Wrote:
+def by_import(conninfo: str, texts: list[str], jobs: int) -> Wrote:
     """An administrator's import of JSON lines: memories with all but their vectors, which `embed` makes."""
     one = {"org": ORG, "owner": USER, "visibility": "shared", "created_at": "2026-01-01T00:00:00Z"}
     lines = [json.dumps({"format": FORMAT})] + [
@@ -134,10 +134,11 @@ def by_import(conninfo: str, texts: list[str]) -> Wrote:
     ]
     admin = StoreAdmin.connect(conninfo)
     began = time.perf_counter()
-    import_lines(admin, lines)
+    import_lines(admin, lines, jobs=jobs)
     seconds = time.perf_counter() - began
     clear(conninfo)
-    return Wrote("import as an administrator, vectors left to embed", len(texts), 0, seconds)
+    many = "" if jobs == 1 else f", {jobs} jobs"
+    return Wrote(f"import as an administrator, vectors left to embed{many}", len(texts), 0, seconds)
 
 
 def clear(conninfo: str) -> None:
@@ -159,7 +160,9 @@ def by_copy(conninfo: str, world: World, texts: list[str]) -> Wrote:
         assert row is not None
         began = time.perf_counter()
         with connection.transaction():
+            connection.execute("SELECT set_config('lore.bulk', 'on', true)")
             load(connection, world, memories, space=1, after_key=row[0])
+            connection.execute("SELECT sort_in()")
             connection.execute("SELECT count_part(%s, '', 0)", [ORG])
         seconds = time.perf_counter() - began
         found = connection.execute("SELECT count(*) FROM windows WHERE org = %s", [ORG]).fetchone()
@@ -276,7 +279,7 @@ def main() -> None:
         texts = [memory.text for memory in generate(writer)]
         embedder = Prepared(writer, len(texts) * 3)
         made = ours(conninfo, texts, embedder, given.batch, given.singles)
-        made.append(by_import(conninfo, texts))
+        made += [by_import(conninfo, texts, jobs) for jobs in (1, 2)]
         made.append(by_copy(conninfo, writer, texts))
         if given.peers:
             made += peers(given, texts[: given.peer_rows], embedder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from lore_retriever import InvalidInput, MemoryStore, NewMemory, NotFound
 from lore_retriever.admin import StoreAdmin
 from lore_retriever.language import CallableTranslator
 from lore_retriever.testing import HashEmbedder
+from lore_retriever.transfer import FORMAT
 
 
 @pytest.fixture
@@ -78,6 +80,12 @@ def whole(more: str) -> str:
     """A line of an export that holds all it needs, and more."""
     needed = '"id": "x", "org": "o", "owner": "u", "created_at": "2025-01-01T00:00:00Z", "content": "a"'
     return f'{{"memory": {{{needed}, {more}}}}}'
+
+
+def written(n: int, **more: Any) -> str:
+    """The line of a memory of an export."""
+    place = {"org": f"org{n % 3}", "owner": "ana", "created_at": "2025-01-01T00:00:00Z"}
+    return json.dumps({"memory": place | {"id": f"m{n}", "content": f"the tide of m{n}"} | more})
 
 
 class TestMoving:
@@ -309,6 +317,62 @@ class TestMoving:
             other.import_jsonl(tmp_path / "bad.jsonl")
         with other.service() as cursor:
             assert cursor.execute("SELECT count(*) AS n FROM memories").fetchall() == [{"n": 0}]
+
+    def test_several_jobs_store_what_one_does(self, other: StoreAdmin, tmp_path: Path) -> None:
+        path = tmp_path / "many.jsonl"
+        path.write_text("\n".join([json.dumps({"format": FORMAT}), *(written(n) for n in range(2500))]))
+        lines: list[int] = []
+        counts = other.import_jsonl(path, jobs=4, progress=lines.append)
+        assert counts == {"stored": 2500, "kept": 0, "refused": 0, "names": 0}
+        assert lines == sorted(lines) and len(lines) > 4
+        assert other.import_jsonl(path, jobs=3)["kept"] == 2500
+        with other.service() as cursor:
+            row = cursor.execute(
+                "SELECT count(*) AS memories, count(*) FILTER (WHERE content = 'the tide of ' || id) AS right,"
+                " (SELECT sum(memories) FROM scope_statistics) AS counted FROM memories"
+            ).fetchone()
+        assert row == {"memories": 2500, "right": 2500, "counted": 2500}
+
+    def test_the_last_line_of_an_id_wins_in_every_number_of_jobs(self, other: StoreAdmin, tmp_path: Path) -> None:
+        path = tmp_path / "twice.jsonl"
+        lines = [written(n % 10, content=f"take {n // 10} of m{n % 10}") for n in range(1000)]
+        path.write_text("\n".join([json.dumps({"format": FORMAT}), *lines]))
+        assert other.import_jsonl(path, jobs=3, on_existing="replace")["stored"] >= 10
+        with other.service() as cursor:
+            rows = cursor.execute("SELECT content FROM memories ORDER BY id").fetchall()
+        assert [row["content"] for row in rows] == [f"take 99 of m{n}" for n in range(10)]
+
+    @pytest.mark.parametrize("fault", ["line", "hook", "database"])
+    def test_several_jobs_store_all_or_nothing(self, other: StoreAdmin, tmp_path: Path, fault: str) -> None:
+        lines = [json.dumps({"format": FORMAT}), *(written(n) for n in range(3000))]
+        if fault == "line":
+            lines[2800] = "{"
+        if fault == "database":  # which alone knows what no date of a store may be
+            lines[2800] = written(2800, created_at="9999-12-31T12:00:00Z")
+        path = tmp_path / "bad.jsonl"
+        path.write_text("\n".join(lines))
+
+        def look(memory: NewMemory) -> NewMemory:
+            if fault == "hook" and memory.id == "m2800":
+                raise ZeroDivisionError("a hook that fails")
+            return memory
+
+        expected = {
+            "line": "line 2801 is not JSON",
+            "hook": "a hook that fails",
+            "database": "readable_dates|created_at",
+        }
+        with pytest.raises(Exception, match=expected[fault]):
+            other.import_jsonl(path, jobs=4, before_write=look)
+        with other.service() as cursor:
+            assert cursor.execute("SELECT count(*) AS n FROM memories").fetchall() == [{"n": 0}]
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("lore-share")]
+
+    @pytest.mark.parametrize("jobs", [0, -1, 33, True, 2.0, "2"])
+    def test_a_number_of_jobs_out_of_its_bounds_is_refused(self, other: StoreAdmin, tmp_path: Path, jobs: Any) -> None:
+        (tmp_path / "in.jsonl").write_text(json.dumps({"format": FORMAT}))
+        with pytest.raises(InvalidInput, match=r"jobs is .*; give a number of connections from 1 to 32"):
+            other.import_jsonl(tmp_path / "in.jsonl", jobs=jobs)
 
     @pytest.mark.parametrize(
         ("skipped", "message"),

@@ -101,6 +101,10 @@ ON CONFLICT (org, key, folded) WHERE key IS NOT NULL DO UPDATE SET name = exclud
 -- One row, of no interest: many memories follow in this transaction.
 SELECT set_config('lore.bulk', 'on', true)
 
+-- name: begin_share
+-- One row, of no interest: as begin_bulk, beside other transactions that are committed together with this one.
+SELECT set_config('lore.bulk', 'on', true), set_config('lock_timeout', '30s', true)
+
 -- name: sort_in
 -- One row, of no interest: sorts in what the indexes of words have gathered.
 SELECT sort_in()

@@ -256,11 +256,19 @@ class StoreAdmin:
         return count
 
     def import_jsonl(
-        self, path: Path | str, *, on_existing: OnExisting = "keep", before_write: BeforeWrite | None = None
+        self,
+        path: Path | str,
+        *,
+        on_existing: OnExisting = "keep",
+        before_write: BeforeWrite | None = None,
+        jobs: int = 1,
+        progress: Callable[[int], None] | None = None,
     ) -> dict[str, int]:
         """Store what `export_jsonl` wrote, all of it or nothing: see `transfer.import_lines`."""
         with Path(path).open(encoding="utf-8", newline="\n") as file:
-            return import_lines(self, file, on_existing=on_existing, before_write=before_write)
+            return import_lines(
+                self, file, on_existing=on_existing, before_write=before_write, jobs=jobs, progress=progress
+            )
 
     def forget_user(self, org: str, user: str) -> dict[str, int]:
         """Remove every trace of a user of an organisation; how many rows of each sort that were."""

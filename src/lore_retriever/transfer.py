@@ -8,9 +8,12 @@ exported: they belong to a model, and are made anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
+from zlib import crc32
 
 from pydantic import Field, ValidationError
 
@@ -19,6 +22,7 @@ from lore_retriever.inputs import checked_memory, checked_text, utc
 from lore_retriever.limits import MAX_NAME_CHARS
 from lore_retriever.operations.common import BeforeWrite
 from lore_retriever.queries import query
+from lore_retriever.shares import Shares
 from lore_retriever.types import NewMemory, Record
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ OnExisting = Literal["keep", "replace"]
 
 _PAGE = 500
 _BATCH = 200
+_MOST_JOBS = 32
 _MOST_VERSIONS = 1_000_000_000  # the database counts on to twice as many
 
 
@@ -80,6 +85,32 @@ class _Names(Record):
     owner: str = ""
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Lines that are stored at once."""
+
+    memories: list[dict[str, Any]] = field(default_factory=list)
+    names: list[_Names] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.memories) + len(self.names)
+
+
+class _Imported:
+    """What an import has done, counted by the threads that did it; the parts of organisations that changed with it."""
+
+    def __init__(self) -> None:
+        self.counts = {"stored": 0, "kept": 0, "refused": 0, "names": 0}
+        self.parts: set[tuple[str, str]] = set()
+        self._lock = Lock()
+
+    def add(self, counts: Mapping[str, int], parts: set[tuple[str, str]]) -> None:
+        with self._lock:
+            self.parts |= parts
+            for name, count in counts.items():
+                self.counts[name] += count
+
+
 def export_lines(admin: StoreAdmin, *, org: str | None = None, user: str | None = None) -> Iterator[str]:
     """The lines of an export: everything, one organisation, or one user's memories; each without a line break.
 
@@ -109,6 +140,8 @@ def import_lines(
     *,
     on_existing: OnExisting = "keep",
     before_write: BeforeWrite | None = None,
+    jobs: int = 1,
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
     """Store what an export holds, all of it or nothing; how many memories were stored, kept and refused, and names.
 
@@ -120,34 +153,46 @@ def import_lines(
         before_write: Looks at each memory; returns it, another in its place, or None to leave it out. It is asked of the
             original of a translation and of earlier texts, too, each in the place of the content: a memory whose
             original it refuses is left out, and so is an entry of the history.
+        jobs: Connections that write at once, 1 to 32; the server uses a core for each. They commit together.
+        progress: Called with the number of the line that was read last, every few hundred lines.
 
     Raises:
-        InvalidInput: Naming the first line that cannot be stored.
+        InvalidInput: Naming the first line that cannot be stored, or an argument out of its bounds.
     """
     if on_existing not in ("keep", "replace"):
         raise InvalidInput(f"on_existing is {on_existing!r}; give 'keep' or 'replace'.")
-    counts = {"stored": 0, "kept": 0, "refused": 0, "names": 0}
-    batch: list[dict[str, Any]] = []
-    parts: set[tuple[str, str]] = set()
-    with admin.service() as cursor:
-        cursor.execute(query("begin_bulk"))
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or not 1 <= jobs <= _MOST_JOBS:
+        raise InvalidInput(f"jobs is {jobs!r}; give a number of connections from 1 to {_MOST_JOBS}.")
+    done = _Imported()
+    with Shares[_Batch](admin, jobs, lambda cursor, batch: _store(cursor, batch, on_existing, done)) as shares:
+        waiting = [_Batch() for _ in range(jobs)]
         for number, read in _records(lines):
+            share = 0 if isinstance(read, _Names) else _share_of(read.org, read.id, jobs)
             if isinstance(read, _Names):
-                counts["names"] += _store_names(cursor, read)
+                waiting[share].names.append(read)
+            elif (ready := _ready(read, before_write, f"line {number}")) is None:
+                done.counts["refused"] += 1
             else:
-                ready = _ready(read, before_write, f"line {number}")
-                counts["refused"] += ready is None
-                batch += [] if ready is None else [ready]
-            if len(batch) >= _BATCH:
-                parts |= _store(cursor, batch, on_existing, counts)
-                batch = []
-        parts |= _store(cursor, batch, on_existing, counts)
+                waiting[share].memories.append(ready)
+            if len(waiting[share]) >= _BATCH:
+                shares.give(share, waiting[share])
+                waiting[share] = _Batch()
+                if progress is not None:
+                    progress(number)
+        for share, batch in enumerate(waiting):
+            shares.give(share, batch)
+    with admin.service() as cursor:
         cursor.execute(query("sort_in"))
         cursor.execute("SELECT refresh_reinforcement()")
-        for org, part in sorted(parts):
+        for org, part in sorted(done.parts):
             cursor.execute("SELECT pg_advisory_xact_lock(statistics_lock(%s, %s))", [org, part])
             cursor.execute("SELECT count_part(%s, %s, 0)", [org, part])
-    return counts
+    return done.counts
+
+
+def _share_of(org: str, id: str, jobs: int) -> int:  # noqa: A002
+    """The same for one id of an organisation, whoever owns it: shares never wait for each other's rows, and the last line wins."""
+    return crc32(f"{org}\0{id}".encode()) % jobs
 
 
 def forget_user(admin: StoreAdmin, org: str, user: str) -> dict[str, int]:
@@ -244,22 +289,17 @@ def _dated(moment: datetime | None, what: str) -> str | None:
     return None if aware is None else aware.isoformat()
 
 
-def _store(
-    cursor: psycopg.Cursor[Any], batch: list[dict[str, Any]], on_existing: OnExisting, counts: dict[str, int]
-) -> set[tuple[str, str]]:
-    """Store a batch; the parts of organisations that changed with it."""
-    if not batch:
-        return set()
+def _store(cursor: psycopg.Cursor[Any], batch: _Batch, on_existing: OnExisting, done: _Imported) -> None:
     # The last of several lines with one id wins, as it does for `remember_many`.
     latest: Mapping[tuple[str, str, str], dict[str, Any]] = {
-        (line["org"], line["owner"], line["id"]): line for line in batch
+        (line["org"], line["owner"], line["id"]): line for line in batch.memories
     }
     lines = json.dumps(list(latest.values()), ensure_ascii=False)
     gone = cursor.execute(query("delete_exported"), {"lines": lines}).fetchall() if on_existing == "replace" else []
     stored = cursor.execute(query("import_memories"), {"lines": lines}).fetchall()
-    counts["stored"] += len(stored)
-    counts["kept"] += len(batch) - len(stored)
-    return {(row["org"], row["part"]) for row in [*gone, *stored]}
+    names = sum(_store_names(cursor, group) for group in batch.names)
+    counts = {"stored": len(stored), "kept": len(batch.memories) - len(stored), "names": names}
+    done.add(counts, {(row["org"], row["part"]) for row in [*gone, *stored]})
 
 
 def _store_names(cursor: psycopg.Cursor[Any], group: _Names) -> int:

@@ -11,7 +11,17 @@ import typer
 from typer.core import TyperGroup
 
 from lore_retriever import __version__, errors
-from lore_retriever.cli import adding, aliases, demonstrating, embedding, identifying, importing, keeping, memories
+from lore_retriever.cli import (
+    adding,
+    aliases,
+    demonstrating,
+    embedding,
+    identifying,
+    importing,
+    keeping,
+    memories,
+    transferring,
+)
 from lore_retriever.cli.output import complain
 from lore_retriever.cli.settings import shared_parameters
 
@@ -103,6 +113,7 @@ demonstrating.register(app)
 memories.register(app)
 adding.register(app)
 importing.register(app)
+transferring.register(app)
 aliases.register(app)
 embedding.register(app)
 keeping.register(app)
