@@ -723,7 +723,7 @@ DECLARE
     -- 1 / (1 + words between) over their covers, so this asks for at most some 50 words between them. Scattered over a
     -- long text they say nothing: the relaxed leg counts them.
     least_closeness CONSTANT real := 0.02;
-    most_holders CONSTANT integer := 400;  -- of thousands that hold all words the newest
+    most_holders CONSTANT integer := greatest(400, least(1000, pool));  -- of thousands that hold all words the newest
     large_scope CONSTANT bigint := 10000;  -- memories, from which on thousands may
     names text[] := query_identifiers(left(query_text, 8000));
     carriers bigint[] := '{}';      -- one entry per (identifier, memory)

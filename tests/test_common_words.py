@@ -30,8 +30,10 @@ FROM generate_series(1, {MEMORIES}) AS n
 
 @pytest.fixture(scope="module")
 def just_written(create_database: Callable[..., str], template: str) -> Iterator[str]:
-    """What is stored; the planner knows nothing of it."""
+    """What is stored; the planner knows nothing of it, and will not while the tests run."""
     with kept_database(create_database, template) as conninfo:
+        with psycopg.connect(conninfo) as connection:
+            connection.execute("ALTER TABLE lore.memories SET (autovacuum_enabled = false)")
         with as_service(conninfo) as connection:
             connection.execute(FILL.encode())
             connection.execute("SELECT rebuild_statistics()")

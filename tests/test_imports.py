@@ -31,7 +31,15 @@ PACKAGE = Path(__file__).parents[1] / "src" / "lore_retriever"
 KNOWN_TO = {
     "psycopg": {
         *("connecting", "driver", "queries", "retries", "migrations"),  # the application's way in
-        *("admin", "draining", "spaces", "retexting", "doctor", "transfer"),  # what the keeper of a store does
+        *(
+            "admin",
+            "draining",
+            "spaces",
+            "retexting",
+            "doctor",
+            "transfer",
+            "shares",
+        ),  # what the keeper of a store does
         *("moving", "rows"),  # what reads the tables of another store, once
         *("embedded", "_postgres", "evaluation", "cli"),
     },

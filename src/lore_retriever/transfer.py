@@ -167,7 +167,7 @@ def import_lines(
     with Shares[_Batch](admin, jobs, lambda cursor, batch: _store(cursor, batch, on_existing, done)) as shares:
         waiting = [_Batch() for _ in range(jobs)]
         for number, read in _records(lines):
-            share = 0 if isinstance(read, _Names) else _share_of(read.org, read.id, jobs)
+            share = _share_of(read, jobs)
             if isinstance(read, _Names):
                 waiting[share].names.append(read)
             elif (ready := _ready(read, before_write, f"line {number}")) is None:
@@ -190,9 +190,9 @@ def import_lines(
     return done.counts
 
 
-def _share_of(org: str, id: str, jobs: int) -> int:  # noqa: A002
+def _share_of(read: _Line | _Names, jobs: int) -> int:
     """The same for one id of an organisation, whoever owns it: shares never wait for each other's rows, and the last line wins."""
-    return crc32(f"{org}\0{id}".encode()) % jobs
+    return 0 if isinstance(read, _Names) else crc32(f"{read.org}\0{read.id}".encode()) % jobs
 
 
 def forget_user(admin: StoreAdmin, org: str, user: str) -> dict[str, int]:
