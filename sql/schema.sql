@@ -261,6 +261,7 @@ CREATE FUNCTION lore.allowed_keys(filter jsonb, kinds text[] DEFAULT NULL::text[
     SET search_path TO 'lore', 'public', 'pg_temp'
     SET jit TO 'off'
     SET max_parallel_workers_per_gather TO '0'
+    SET enable_bitmapscan TO 'on'
     AS $_$
 DECLARE
     program CONSTANT filter_program := compile_filter(filter);
@@ -307,6 +308,7 @@ CREATE FUNCTION lore.candidates(query_texts text[], query_embeddings public.half
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'on'
+    SET enable_bitmapscan TO 'on'
     SET cpu_tuple_cost TO '10'
     SET max_parallel_workers_per_gather TO '0'
     AS $$
@@ -1936,6 +1938,7 @@ CREATE FUNCTION lore.recall(query_texts text[], query_embeddings public.halfvec[
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'off'
+    SET enable_bitmapscan TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -3895,11 +3898,7 @@ CREATE POLICY user_reads ON lore.history FOR SELECT TO lore_user USING (((org = 
 -- Name: memories user_reads; Type: POLICY; Schema: lore; Owner: lore_owner
 --
 
-CREATE POLICY user_reads ON lore.memories FOR SELECT TO lore_user USING (((org = ( SELECT lore.scope_org() AS scope_org)) AND
-CASE
-    WHEN (visibility = 'shared'::text) THEN true
-    ELSE (owner = ( SELECT lore.scope_user() AS scope_user))
-END));
+CREATE POLICY user_reads ON lore.memories FOR SELECT TO lore_user USING (((org = ( SELECT lore.scope_org() AS scope_org)) AND ((visibility = 'shared'::text) OR (owner = ( SELECT lore.scope_user() AS scope_user)))));
 
 --
 -- Name: pending user_reads; Type: POLICY; Schema: lore; Owner: lore_owner

@@ -39,8 +39,7 @@ BEGIN
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO lore_service', t);
     END LOOP;
 
-    -- By CASE, which is no index condition: see 0007.
-    EXECUTE format('CREATE POLICY user_reads ON memories FOR SELECT TO lore_user USING (%s AND CASE WHEN visibility = ''shared'' THEN true ELSE owner = (SELECT scope_user()) END)', in_scope);
+    EXECUTE format('CREATE POLICY user_reads ON memories FOR SELECT TO lore_user USING (%s AND (visibility = ''shared'' OR owner = (SELECT scope_user())))', in_scope);
     EXECUTE format('CREATE POLICY user_reads ON aliases FOR SELECT TO lore_user USING (%s AND (shared OR owner = (SELECT scope_user())))', in_scope);
     EXECUTE format('CREATE POLICY user_reads ON terms FOR SELECT TO lore_user USING (%s AND owner IN ('''', (SELECT scope_user())))', in_scope);
     EXECUTE format('CREATE POLICY user_reads ON scope_statistics FOR SELECT TO lore_user USING (%s AND owner IN ('''', (SELECT scope_user())))', in_scope);

@@ -442,6 +442,7 @@ CREATE FUNCTION allowed_keys(filter jsonb, kinds text[] DEFAULT NULL, as_of time
     SET search_path FROM CURRENT
     SET jit = off  -- compiling a long condition takes longer than running it
     SET max_parallel_workers_per_gather = 0  -- starting workers takes longer than the scan
+    SET enable_bitmapscan = on  -- what is shared by one index, what is the caller's by another, and nothing of anybody else's
     AS $$
 DECLARE
     program CONSTANT filter_program := compile_filter(filter);

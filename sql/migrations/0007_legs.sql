@@ -6,7 +6,7 @@
 -- They set no planner options: `candidates` sets them once for all that it calls (each SET on a function costs).
 --
 -- Who may see a memory is asked by CASE: of an OR the planner would make an index condition, and read all that is shared and
--- all that is the caller's, wherever it takes organisations for small: before a new store is analysed for the first time.
+-- all that is the caller's in place of the words, until a new store is analysed for the first time.
 --
 -- `allowed`: NULL for a plain search of what is live now; else the only keys that may be proposed (a filter, kinds,
 -- a point in time), already bounded by row security.

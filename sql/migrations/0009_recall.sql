@@ -26,6 +26,7 @@ CREATE FUNCTION candidates(query_texts text[], query_embeddings halfvec[], k int
     SET plan_cache_mode = force_generic_plan  -- planning anew would cost more than the search
     SET enable_seqscan = off                   -- every table is read through its index by organisation
     SET enable_nestloop = on
+    SET enable_bitmapscan = on                 -- as the full-text indexes are read
     SET cpu_tuple_cost = 10                    -- rather a GIN index that has not sorted in what was written last than every row
     SET max_parallel_workers_per_gather = 0
     AS $$
@@ -152,6 +153,7 @@ CREATE FUNCTION recall(
     SET plan_cache_mode = force_generic_plan
     SET enable_seqscan = off
     SET enable_nestloop = off  -- a hundred candidates joined row by row would cost as much as the legs
+    SET enable_bitmapscan = off  -- else all that is shared and all of the caller's, until a new store is analysed for the first time
     AS $$
 #variable_conflict use_column
 DECLARE
