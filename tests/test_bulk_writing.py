@@ -68,6 +68,16 @@ def test_after_many_memories_in_one_call_nothing_is_left_to_sort_in(
         assert gathered(database) > 0
 
 
+def test_an_index_by_another_name_is_sorted_in_too(database: str, app_database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("ALTER INDEX lore.memories_tsv RENAME TO words_of_memories")
+    with opened("sync", app_database) as store:
+        ids = store.as_user("acme", "ana").remember_many([NewMemory(content=text) for text in texts(200)])
+    assert len(ids) == 200
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT gin_clean_pending_list('lore.words_of_memories')").fetchone() == (0,)
+
+
 def test_after_an_import_nothing_is_left_to_sort_in(database: str, tmp_path: Path) -> None:
     one = {"org": "acme", "owner": "ana", "created_at": "2026-01-01T00:00:00Z"}
     lines = [{"memory": one | {"id": f"m{n}", "content": text}} for n, text in enumerate(texts(50))]

@@ -102,6 +102,7 @@ def test_a_search_for_common_words_reads_the_newest_memories_and_no_others(admin
     assert "memories_newest" in indexes(nodes)
     assert all(n["Actual Rows"] < 8 * HOLDERS for n in nodes if n.get("Index Name") == "memories_newest")
     assert not any(n["Actual Rows"] for n in nodes if n.get("Index Name") == "memories_tsv")
+    assert "Incremental Sort" not in {n["Node Type"] for n in nodes}  # memories of one date would all be sorted
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,32 @@ def test_a_store_that_has_not_been_analysed_yet_is_not_read_whole_for_its_words(
     by_id = [n for n in nodes if n.get("Index Name") in ("memories_own_id", "memories_shared_id")]
     assert all("(id = " in n["Index Cond"] for n in by_id)
     assert not any("tsv @@ " in n.get("Filter", "") for n in nodes if n.get("Relation Name") == "memories")
+
+
+def test_a_pasted_list_of_names_that_nobody_wrote_is_a_query_like_any_other(admin: str) -> None:
+    """Each of them is one word of the query and ten stems, all of them rare."""
+    names = " ".join(
+        f"Abstract{chr(97 + n)}xAnnotation{chr(97 + n)}yConfigDispatcher{chr(97 + n)}zInitializerBean"
+        for n in range(26)
+    )
+    with scoped(admin, "acme", "ana") as connection:
+        assert connection.execute(SEARCH, {"query": names}).fetchall() == []
+
+
+@pytest.mark.parametrize("counted", [0, 1, None])
+def test_sizes_that_are_wrong_mislead_no_search(admin: str, counted: int | None) -> None:
+    """As after everything was invalidated, counted and restored; None: as long as nothing has been counted."""
+    change = "DELETE FROM scope_statistics" if counted is None else "UPDATE scope_statistics SET memories = %(n)s"
+    with as_service(admin) as connection:
+        connection.execute(change, {"n": counted})
+        connection.execute(
+            "SELECT set_config('role', 'lore_user', true), set_config('lore.org_id', 'acme', true),"
+            " set_config('lore.user_id', 'ana', true)"
+        )
+        for query in ("gateway", "gateway census", "walrus gateway", "mammoth"):
+            found = connection.execute("SELECT id FROM recall(ARRAY[%s], k => 50)", [query]).fetchall()
+            assert len(found) == (1 if "walrus" in query else 50)
+        connection.rollback()
 
 
 def test_of_an_identifier_that_all_carry_few_rows_are_read(admin: str) -> None:

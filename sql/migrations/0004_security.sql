@@ -158,7 +158,9 @@ CREATE FUNCTION sort_in() RETURNS void
     SET search_path FROM CURRENT
     AS $$
 BEGIN
-    PERFORM gin_clean_pending_list('memories_tsv'::regclass), gin_clean_pending_list('memories_identifiers'::regclass);
+    PERFORM gin_clean_pending_list(i.indexrelid)
+    FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS a ON a.oid = c.relam
+    WHERE i.indrelid = 'memories'::regclass AND a.amname = 'gin';
 END
 $$;
 

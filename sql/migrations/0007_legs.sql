@@ -192,7 +192,7 @@ $$;
 -- name: newest_holders
 -- The `most` newest memories of the scope that match, found among the newest of the organisation; NULL where the full-text
 -- index is the shorter way to them. A word that half of a large organisation holds is on every other one of its newest rows,
--- and the index would hand over tens of thousands more. `stems`: those of `wanted`, whose frequencies tell how many rows have
+-- and the index would hand over tens of thousands more. Of one date those that were written first. `stems`: those of `wanted`, whose frequencies tell how many rows have
 -- to be read, as if independent; if that was too few, the index is asked. `least_closeness`: of ts_rank_cd, where there are several; 0 asks for none.
 CREATE FUNCTION newest_holders(wanted tsquery, stems text[], least_closeness real, most integer) RETURNS bigint[]
     LANGUAGE plpgsql STABLE
@@ -211,7 +211,11 @@ DECLARE
 BEGIN
     SELECT sum(s.memories), sum(s.memories) FILTER (WHERE s.owner IN ('', v_user)) INTO rows_of_org, visible
     FROM scope_statistics AS s WHERE s.org = v_org;
-    SELECT visible * exp(sum(ln(least(1, greatest(1, q.df) / nullif(visible, 0))))) INTO expected
+    IF coalesce(visible, 0) = 0 THEN
+        RETURN NULL;
+    END IF;
+    -- no fewer than a number can hold: a hundred rare stems multiply to nothing
+    SELECT visible * exp(greatest(-100, sum(ln(least(1, greatest(1, q.df) / visible))))) INTO expected
     FROM (SELECT (SELECT sum(t.df) FROM terms AS t
                   WHERE t.org = v_org AND t.owner = ANY (ARRAY['', v_user]) AND t.stem = s.stem)::double precision AS df
           FROM unnest(stems) AS s(stem)) AS q;
@@ -221,7 +225,7 @@ BEGIN
     END IF;
     found := ARRAY(
         SELECT m.key
-        FROM (SELECT i.* FROM memories AS i WHERE i.org = v_org ORDER BY i.created_at DESC, i.key DESC LIMIT most_rows::bigint) AS m
+        FROM (SELECT i.* FROM memories AS i WHERE i.org = v_org ORDER BY i.created_at DESC LIMIT least(most_rows, 1e9)::bigint) AS m
         WHERE m.tsv @@ wanted AND m.invalidated_at IS NULL
           AND (least_closeness = 0 OR numnode(wanted) = 1 OR ts_rank_cd('{1,1,1,1}', m.tsv, wanted) >= least_closeness)
           AND CASE WHEN m.visibility = 'shared' THEN true ELSE m.owner = v_user END AND (m.expires_at IS NULL OR m.expires_at > v_now)
@@ -504,7 +508,7 @@ BEGIN
                 OFFSET 0  -- each with its own words, never the organisation for all
             ) AS m
             GROUP BY m.key, m.created_at ORDER BY sum(p.idf) DESC, m.created_at DESC, m.key DESC LIMIT most);
-        EXIT WHEN alone OR cardinality(proposed) >= pool;
+        EXIT WHEN alone OR cardinality(proposed) >= least(pool, most);
         alone := true;
     END LOOP;
     RETURN proposed;

@@ -14,9 +14,9 @@ WITH given AS (
 SELECT t.group_no FROM target AS t
 
 -- name: insert_aliases
--- No rows: these names, in that group of the organisation.
+-- No rows: these names, in that group of the organisation. Of nobody where an import brings what a forgotten user had given.
 INSERT INTO aliases AS a (org, folded, name, group_no, owner, shared)
-SELECT DISTINCT ON (folded_name(g.name)) scope_org(), folded_name(g.name), g.name, %(group_no)s::bigint, scope_user(), true
+SELECT DISTINCT ON (folded_name(g.name)) scope_org(), folded_name(g.name), g.name, %(group_no)s::bigint, coalesce(scope_user(), ''), true
 FROM unnest(%(names)s::text[]) AS g(name)
 WHERE folded_name(g.name) <> ''
 ON CONFLICT (org, folded) WHERE key IS NULL DO NOTHING

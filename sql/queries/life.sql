@@ -52,10 +52,13 @@ GROUP BY a.org, a.group_no
 ORDER BY a.org, a.group_no
 
 -- name: delete_exported
--- One row per memory that the lines given will replace: its part of the organisation. As the service role.
+-- One row per memory that the lines given will replace: its part of the organisation. Not where a colleague shares the id that
+-- the new one would be shared by. As the service role.
 DELETE FROM memories AS m
-USING jsonb_to_recordset(%(lines)s::jsonb) AS g(org text, owner text, id text)
+USING jsonb_to_recordset(%(lines)s::jsonb) AS g(org text, owner text, id text, visibility text)
 WHERE m.org = g.org AND m.owner = g.owner AND m.id = g.id
+  AND NOT (g.visibility = 'shared' AND EXISTS (
+      SELECT FROM memories AS o WHERE o.org = g.org AND o.id = g.id AND o.visibility = 'shared' AND o.owner <> g.owner))
 RETURNING m.org, part_of(m.owner, m.visibility) AS part
 
 -- name: import_memories

@@ -101,9 +101,13 @@ ON CONFLICT (org, key, folded) WHERE key IS NOT NULL DO UPDATE SET name = exclud
 -- One row, of no interest: many memories follow in this transaction.
 SELECT set_config('lore.bulk', 'on', true)
 
--- name: begin_share
--- One row, of no interest: as begin_bulk, beside other transactions that are committed together with this one.
-SELECT set_config('lore.bulk', 'on', true), set_config('lock_timeout', '30s', true)
+-- name: bound_waiting
+-- One row, of no interest: this transaction is committed together with others, for which a writer may wait that it waits for.
+SELECT set_config('lock_timeout', '5s', true)
+
+-- name: claim_import
+-- One row: whether no other import is writing into this store; held until the transaction ends.
+SELECT pg_try_advisory_xact_lock(hashtextextended(concat_ws(E'\x01', 'lore import', current_schema()), 0)) AS is_ours
 
 -- name: sort_in
 -- One row, of no interest: sorts in what the indexes of words have gathered.

@@ -21,7 +21,7 @@ from lore_retriever.connecting import checked_conninfo
 from lore_retriever.draining import drain, translate
 from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
-from lore_retriever.errors import EmbeddingSpaceMismatch, InvalidInput, PermissionDenied, StoreUnavailable
+from lore_retriever.errors import EmbeddingSpaceMismatch, InvalidInput, PermissionDenied
 from lore_retriever.identity import Identity, IdentityMode, use_identity
 from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import SchemaStatus, apply_migrations, checked_schema, schema_status, search_path
@@ -44,7 +44,7 @@ from lore_retriever.spaces import (
     undo,
 )
 from lore_retriever.steps import Row
-from lore_retriever.transfer import OnExisting, export_lines, forget_user, import_lines
+from lore_retriever.transfer import OnExisting, export_lines, forget_user, import_lines, replacing
 
 __all__ = ["LEAST_CODE_DIMENSIONS", "SpaceStatus", "StoreAdmin", "record_space"]
 
@@ -111,8 +111,6 @@ class StoreAdmin:
             ) from error
         except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
             raise
-        except psycopg.OperationalError as error:
-            raise StoreUnavailable(f"the database did not answer: {str(error).strip()}") from error
         except psycopg.Error as error:
             mended = translated(error)
             raise mended from (None if mended is error else error)
@@ -245,11 +243,13 @@ class StoreAdmin:
     def export_jsonl(self, path: Path | str, *, org: str | None = None, user: str | None = None) -> int:
         """Write memories to a file of JSON lines with all that belongs to them; how many lines it has.
 
+        What is there is replaced at the end; until then, and if it fails, it stays.
+
         Args:
             org, user: Only this organisation's, or this user's.
         """
         count = 0
-        with Path(path).open("w", encoding="utf-8", newline="\n") as file:
+        with replacing(Path(path)) as file:
             for line in export_lines(self, org=org, user=user):
                 file.write(line + "\n")
                 count += 1

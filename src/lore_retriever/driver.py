@@ -89,6 +89,10 @@ def translated(error: Exception) -> Exception:
         return StoreUnavailable(
             f"no database connection: {error}. Check the server, or give the pool more connections."
         )
+    if isinstance(error, pg.LockNotAvailable):
+        return StoreUnavailable(
+            "another transaction is writing the same rows, or the store is being migrated. Try again."
+        )
     if isinstance(error, pg.QueryCanceled):
         return StoreUnavailable("the statement was cancelled or ran into its time-out.")
     if isinstance(error, pg.InvalidParameterValue) and error.diag.message_primary:

@@ -8,16 +8,20 @@ exported: they belong to a model, and are made anew.
 from __future__ import annotations
 
 import json
+import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 from zlib import crc32
 
 from pydantic import Field, ValidationError
 
-from lore_retriever.errors import InvalidInput
+from lore_retriever.errors import InvalidInput, LoreError
 from lore_retriever.inputs import checked_memory, checked_text, utc
 from lore_retriever.limits import MAX_NAME_CHARS
 from lore_retriever.operations.common import BeforeWrite
@@ -30,7 +34,9 @@ if TYPE_CHECKING:
 
     from lore_retriever.admin import StoreAdmin
 
-__all__ = ["FORMAT", "OnExisting", "export_lines", "forget_user", "import_lines"]
+__all__ = ["FORMAT", "OnExisting", "export_lines", "forget_user", "import_lines", "replacing"]
+
+_log = logging.getLogger("lore_retriever")
 
 FORMAT = "lore-retriever export 1"
 """What the first line of an export names."""
@@ -158,6 +164,7 @@ def import_lines(
 
     Raises:
         InvalidInput: Naming the first line that cannot be stored, or an argument out of its bounds.
+        StoreUnavailable: While another import is writing into the store.
     """
     if on_existing not in ("keep", "replace"):
         raise InvalidInput(f"on_existing is {on_existing!r}; give 'keep' or 'replace'.")
@@ -167,12 +174,13 @@ def import_lines(
     with Shares[_Batch](admin, jobs, lambda cursor, batch: _store(cursor, batch, on_existing, done)) as shares:
         waiting = [_Batch() for _ in range(jobs)]
         for number, read in _records(lines):
-            share = _share_of(read, jobs)
+            share = 0
             if isinstance(read, _Names):
                 waiting[share].names.append(read)
             elif (ready := _ready(read, before_write, f"line {number}")) is None:
-                done.counts["refused"] += 1
+                done.add({"refused": 1}, set())
             else:
+                share = _share_of(ready, jobs)
                 waiting[share].memories.append(ready)
             if len(waiting[share]) >= _BATCH:
                 shares.give(share, waiting[share])
@@ -181,18 +189,41 @@ def import_lines(
                     progress(number)
         for share, batch in enumerate(waiting):
             shares.give(share, batch)
-    with admin.service() as cursor:
-        cursor.execute(query("sort_in"))
-        cursor.execute("SELECT refresh_reinforcement()")
-        for org, part in sorted(done.parts):
-            cursor.execute("SELECT pg_advisory_xact_lock(statistics_lock(%s, %s))", [org, part])
-            cursor.execute("SELECT count_part(%s, %s, 0)", [org, part])
+    _count(admin, done)
     return done.counts
 
 
-def _share_of(read: _Line | _Names, jobs: int) -> int:
-    """The same for one id of an organisation, whoever owns it: shares never wait for each other's rows, and the last line wins."""
-    return 0 if isinstance(read, _Names) else crc32(f"{read.org}\0{read.id}".encode()) % jobs
+def _share_of(memory: Mapping[str, Any], jobs: int) -> int:
+    """The same for one id of an organisation, whoever owns it, so that shares never wait for each other's rows."""
+    return crc32(f"{memory['org']}\0{memory['id']}".encode()) % jobs
+
+
+def _count(admin: StoreAdmin, done: _Imported) -> None:
+    """Bring up to date what is derived from what was stored. All is stored, so that a failure is only told."""
+    try:
+        with admin.service() as cursor:
+            cursor.execute(query("sort_in"))
+            cursor.execute("SELECT refresh_reinforcement()")
+            for org, part in sorted(done.parts):
+                cursor.execute("SELECT pg_advisory_xact_lock(statistics_lock(%s, %s))", [org, part])
+                cursor.execute("SELECT count_part(%s, %s, 0)", [org, part])
+    except LoreError as error:
+        _log.warning("all is stored, and not yet counted: %s `lore-retriever maintain` does it.", error)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """A file of text that takes the place of another when it is whole. What is no plain file is written at once."""
+    is_plain = not path.exists() or path.is_file()
+    target = path.with_name(f".{path.name}.{os.getpid()}.part") if is_plain else path
+    try:
+        with target.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        if is_plain:
+            target.replace(path)
+    finally:
+        if is_plain:
+            target.unlink(missing_ok=True)
 
 
 def forget_user(admin: StoreAdmin, org: str, user: str) -> dict[str, int]:
