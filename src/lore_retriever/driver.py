@@ -91,7 +91,8 @@ def translated(error: Exception) -> Exception:
         )
     if isinstance(error, pg.LockNotAvailable):
         return StoreUnavailable(
-            "another transaction is writing the same rows, or the store is being migrated. Try again."
+            "another transaction is writing the same rows, or the store is being migrated"
+            f" ({error.diag.message_primary}). Try again."
         )
     if isinstance(error, pg.QueryCanceled):
         return StoreUnavailable("the statement was cancelled or ran into its time-out.")
