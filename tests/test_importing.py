@@ -136,6 +136,17 @@ def test_half_a_character_is_refused_wherever_it_stands(admin: StoreAdmin, writt
         admin.import_jsonl(written({"id": "m"} | {field: "x\ud800"}), jobs=jobs)
 
 
+def test_an_export_keeps_the_rights_of_the_file_and_the_link_to_it(admin: StoreAdmin, tmp_path: Path) -> None:
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    real.touch(mode=0o600)
+    link.symlink_to(real)
+    admin.export_jsonl(link)
+    assert link.is_symlink()
+    assert real.read_text().startswith('{"format"')
+    assert real.stat().st_mode & 0o777 == 0o600
+    admin.export_jsonl("/dev/null")
+
+
 def test_an_export_that_fails_leaves_the_one_before(admin: StoreAdmin, empty_database: str, tmp_path: Path) -> None:
     path = tmp_path / "backup.jsonl"
     admin.export_jsonl(path)

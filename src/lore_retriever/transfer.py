@@ -21,7 +21,7 @@ from zlib import crc32
 
 from pydantic import Field, ValidationError
 
-from lore_retriever.errors import InvalidInput, LoreError
+from lore_retriever.errors import InvalidInput
 from lore_retriever.inputs import checked_memory, checked_text, utc
 from lore_retriever.limits import MAX_NAME_CHARS
 from lore_retriever.operations.common import BeforeWrite
@@ -207,17 +207,20 @@ def _count(admin: StoreAdmin, done: _Imported) -> None:
             for org, part in sorted(done.parts):
                 cursor.execute("SELECT pg_advisory_xact_lock(statistics_lock(%s, %s))", [org, part])
                 cursor.execute("SELECT count_part(%s, %s, 0)", [org, part])
-    except LoreError as error:
+    except Exception as error:  # a deadlock too: nothing that goes wrong from here on takes back what is stored
         _log.warning("all is stored, and not yet counted: %s `lore-retriever maintain` does it.", error)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A file of text that takes the place of another when it is whole. What is no plain file is written at once."""
+    """A file of text that takes the place of another, and its rights, when it is whole. What is no plain file is written at once."""
+    path = path.resolve()
     is_plain = not path.exists() or path.is_file()
     target = path.with_name(f".{path.name}.{os.getpid()}.part") if is_plain else path
     try:
         with target.open("w", encoding="utf-8", newline="\n") as file:
+            if path.exists() and is_plain:
+                target.chmod(path.stat().st_mode)
             yield file
         if is_plain:
             target.replace(path)
