@@ -192,8 +192,9 @@ $$;
 -- name: newest_holders
 -- The `most` newest memories of the scope that match, found among the newest of the organisation; NULL where the full-text
 -- index is the shorter way to them. A word that half of a large organisation holds is on every other one of its newest rows,
--- and the index would hand over tens of thousands more. Of one date those that were written first. `stems`: those of `wanted`, whose frequencies tell how many rows have
--- to be read, as if independent; if that was too few, the index is asked. `least_closeness`: of ts_rank_cd, where there are several; 0 asks for none.
+-- and the index would hand over tens of thousands more. Of one date those that were written first.
+-- `stems`: those of `wanted`, whose frequencies tell how many rows have to be read, as if independent; if that was too few, the
+-- index is asked. `least_closeness`: of ts_rank_cd, where there are several; 0 asks for none.
 CREATE FUNCTION newest_holders(wanted tsquery, stems text[], least_closeness real, most integer) RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET search_path FROM CURRENT

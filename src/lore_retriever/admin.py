@@ -22,6 +22,7 @@ from lore_retriever.draining import drain, translate
 from lore_retriever.driver import translated
 from lore_retriever.embeddings.base import Embedder, EmbeddingSpace
 from lore_retriever.errors import EmbeddingSpaceMismatch, InvalidInput, PermissionDenied
+from lore_retriever.files import replacing
 from lore_retriever.identity import Identity, IdentityMode, use_identity
 from lore_retriever.language import Canonicalizer
 from lore_retriever.migrations import SchemaStatus, apply_migrations, checked_schema, schema_status, search_path
@@ -44,7 +45,7 @@ from lore_retriever.spaces import (
     undo,
 )
 from lore_retriever.steps import Row
-from lore_retriever.transfer import OnExisting, export_lines, forget_user, import_lines, replacing
+from lore_retriever.transfer import OnExisting, export_lines, forget_user, import_lines
 
 __all__ = ["LEAST_CODE_DIMENSIONS", "SpaceStatus", "StoreAdmin", "record_space"]
 

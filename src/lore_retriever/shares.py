@@ -40,7 +40,6 @@ class Shares(Generic[Work]):
         self._queues: list[Queue[Work | None]] = [Queue(maxsize=_WAITING) for _ in range(count)]
         self._claimed = threading.Event()  # by the first share, before another one holds anything
         self._done = threading.Barrier(count)
-        self._failed = threading.Event()
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="lore-share")
         self._shares: list[Future[None]] = []
         self._connections: set[psycopg.Connection[Any]] = set()
@@ -64,11 +63,11 @@ class Shares(Generic[Work]):
     def give(self, share: int, work: Work) -> None:
         """Hand work to a share, which does it in the order given; waits while it is busy. Raises what made any share fail."""
         self._hand(share, work)
-        if self._failed.is_set():
+        if self._done.broken:
             self._end()
 
     def _hand(self, share: int, work: Work | None) -> None:
-        while not self._failed.is_set():
+        while not self._done.broken:
             with suppress(Full):
                 self._queues[share].put(work, timeout=0.1)
                 return
@@ -77,7 +76,7 @@ class Shares(Generic[Work]):
         try:
             if number > 0:
                 self._claimed.wait()
-            if not self._failed.is_set():
+            if not self._done.broken:
                 with self._admin.service() as cursor, self._cancellable(cursor.connection):
                     self._work(cursor, number)
         except BaseException:
@@ -100,13 +99,12 @@ class Shares(Generic[Work]):
         self._done.wait()
 
     def _abandon(self) -> None:
-        self._failed.set()
+        self._done.abort()  # from now on it is broken: some share has failed, or the import
         self._claimed.set()
-        self._done.abort()
 
     def _end(self) -> None:
         """Wait for all shares, and raise the first error: of those that were only abandoned the last."""
-        if self._failed.is_set():
+        if self._done.broken:
             self._release()
         self._threads.shutdown()
         errors = [error for share in self._shares if (error := share.exception()) is not None]

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
 from pydantic import Field, ValidationError
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
     from lore_retriever.admin import StoreAdmin
 
-__all__ = ["FORMAT", "OnExisting", "export_lines", "forget_user", "import_lines", "replacing"]
+__all__ = ["FORMAT", "OnExisting", "export_lines", "forget_user", "import_lines"]
 
 _log = logging.getLogger("lore_retriever")
 
@@ -209,24 +206,6 @@ def _count(admin: StoreAdmin, done: _Imported) -> None:
                 cursor.execute("SELECT count_part(%s, %s, 0)", [org, part])
     except Exception as error:  # a deadlock too: nothing that goes wrong from here on takes back what is stored
         _log.warning("all is stored, and not yet counted: %s `lore-retriever maintain` does it.", error)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """A file of text that takes the place of another, and its rights, when it is whole. What is no plain file is written at once."""
-    path = path.resolve()
-    is_plain = not path.exists() or path.is_file()
-    target = path.with_name(f".{path.name}.{os.getpid()}.part") if is_plain else path
-    try:
-        with target.open("w", encoding="utf-8", newline="\n") as file:
-            if path.exists() and is_plain:
-                target.chmod(path.stat().st_mode)
-            yield file
-        if is_plain:
-            target.replace(path)
-    finally:
-        if is_plain:
-            target.unlink(missing_ok=True)
 
 
 def forget_user(admin: StoreAdmin, org: str, user: str) -> dict[str, int]:

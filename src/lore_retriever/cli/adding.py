@@ -12,7 +12,7 @@ import typer
 
 from lore_retriever.cli.bars import Bar, bar
 from lore_retriever.cli.opening import opened_memories
-from lore_retriever.cli.output import print_json, status_line
+from lore_retriever.cli.output import counted, print_json, status_line, tell_waiting
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import Tally, embed_own, store_missing, waiting
 from lore_retriever.errors import InvalidInput
@@ -152,9 +152,7 @@ def _report(settings: Settings, tally: Tally, *, embed: bool) -> None:
             "left invalidated": tally.invalidated,
             "refused": len(tally.refused),
         }
-        print(", ".join(f"{n:,} {what}" for what, n in counts.items() if n or what == "added"))
-    if tally.waiting:
-        told = "`lore-retriever embed` makes them" if not embed else "`lore-retriever embed` tries again"
-        status_line(f"{tally.waiting:,} memories wait for their vectors; {told}.")
+        print(counted(counts, "added"))
+    tell_waiting(tally.waiting, "tries again" if embed else "makes them")
     if tally.refused:
         raise typer.Exit(1)

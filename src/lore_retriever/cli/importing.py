@@ -9,7 +9,7 @@ import typer
 
 from lore_retriever.cli.bars import bar
 from lore_retriever.cli.opening import opened_memories
-from lore_retriever.cli.output import print_json, status_line
+from lore_retriever.cli.output import counted, print_json, status_line, tell_waiting
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import embed_own, waiting
 from lore_retriever.errors import InvalidInput
@@ -167,8 +167,7 @@ def _report(settings: Settings, done: Imported, left: int) -> None:
         print_json({"stored": done.stored, "unchanged": done.unchanged, "refused": done.refused, "waiting": left})
     else:
         counts = {"stored": done.stored, "unchanged": done.unchanged, "refused": len(done.refused)}
-        print(", ".join(f"{n:,} {what}" for what, n in counts.items() if n or what == "stored"))
-    if left:
-        status_line(f"{left:,} memories wait for their vectors; `lore-retriever embed` makes them.")
+        print(counted(counts, "stored"))
+    tell_waiting(left)
     if done.refused:
         raise typer.Exit(1)

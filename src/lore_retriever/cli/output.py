@@ -21,6 +21,7 @@ from lore_retriever.types import LEGS, Hit, Memory, Recall
 __all__ = [
     "complain",
     "console",
+    "counted",
     "hits_view",
     "memories_view",
     "notes",
@@ -28,6 +29,7 @@ __all__ = [
     "shown",
     "snippet",
     "status_line",
+    "tell_waiting",
 ]
 
 WIDTH_ELSEWHERE = 100
@@ -53,6 +55,17 @@ def complain(line: str) -> None:
 def status_line(text: str) -> None:
     """Print a line that is no result."""
     console(stderr=True).print(Text(shown(text)), soft_wrap=True)
+
+
+def counted(counts: Mapping[str, int], always: str) -> str:
+    """What was done, as `2 stored, 1 kept`: those that are not 0, and one that is always told."""
+    return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n or what == always)
+
+
+def tell_waiting(memories: int, way_out: str = "makes them") -> None:
+    """Say how many memories wait for vectors, if any do, and what `embed` does about it."""
+    if memories:
+        status_line(f"{memories:,} memories wait for their vectors; `lore-retriever embed` {way_out}.")
 
 
 def shown(text: str) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from lore_retriever.cli.bars import bar
 from lore_retriever.cli.opening import opened_keeper
-from lore_retriever.cli.output import print_json, status_line
+from lore_retriever.cli.output import counted, print_json, tell_waiting
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.errors import InvalidInput
 
@@ -68,6 +68,5 @@ def import_jsonl(
     if settings.as_json:
         print_json(counts)
     else:
-        print(", ".join(f"{count:,} {what}" for what, count in counts.items() if count or what == "stored"))
-    if waiting:
-        status_line(f"{waiting:,} memories wait for their vectors; `lore-retriever embed` makes them.")
+        print(counted(counts, "stored"))
+    tell_waiting(waiting)

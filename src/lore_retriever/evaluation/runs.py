@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.suites import Query, Suite
+from lore_retriever.files import replacing
 from lore_retriever.types import Record, Strength
 
 __all__ = ["Ranked", "Run", "load_runs", "record", "save_runs", "to_trec"]
@@ -79,11 +80,9 @@ def record(
 
 def save_runs(runs: Sequence[Run], path: str | Path) -> None:
     """Write runs as one JSON list; the file appears whole or not at all."""
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
     rows = [run.model_dump(mode="json") for run in runs]
-    part.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
-    part.replace(target)
+    with replacing(Path(path)) as file:
+        file.write(json.dumps(rows, ensure_ascii=False))
 
 
 def load_runs(path: str | Path) -> list[Run]:
