@@ -27,10 +27,10 @@ def texts(count: int) -> list[str]:
 
 
 def gathered(admin: str) -> int:
-    """Pages of both indexes that were not sorted in; they are thereafter."""
+    """Pages that were not sorted in, of the index that has more of them; they are thereafter."""
     with psycopg.connect(admin) as connection:
         row = connection.execute(
-            "SELECT gin_clean_pending_list('lore.memories_tsv') + gin_clean_pending_list('lore.memories_identifiers')"
+            "SELECT greatest(gin_clean_pending_list('lore.memories_tsv'), gin_clean_pending_list('lore.memories_identifiers'))"
         ).fetchone()
     assert row is not None
     return int(row[0])
