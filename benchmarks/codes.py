@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from measured import arguments, database_of, model_of, suite_of
+from measured import arguments, database_of, model_of, suite_of, windows_of
 from psycopg.rows import dict_row
 
 from lore_retriever import MemoryStore
@@ -29,7 +29,6 @@ from lore_retriever.evaluation.laboratory import scope_of
 from lore_retriever.evaluation.loading import load_suite
 from lore_retriever.evaluation.suites import Query, Suite
 from lore_retriever.operations.common import halfvec_text
-from lore_retriever.windows import split_windows
 
 BUDGETS = (200, 400, 800, 1000, 1600)
 DEPTHS = (10, 40)
@@ -39,11 +38,6 @@ GOES_BY_CODES = """
 SELECT sum(s.windows) * (searched_space()).dimensions > (fusion()).scan_numbers AND (searched_space()).centre IS NOT NULL
 FROM scope_statistics AS s WHERE s.org = scope_org()"""
 SHIPPED = "SELECT key FROM vector_leg(%(asked)s::halfvec, 40, NULL, fusion())"
-
-
-def windows_of(text: str, embedder: Embedder) -> list[str]:
-    spans = split_windows(text, max_tokens=embedder.max_tokens, count_tokens=embedder.count_tokens)
-    return [text[span.start : span.end] for span in spans]
 
 
 def centre_of(folder: Path, embedder: Embedder, *, most: int = 2_000) -> list[float]:

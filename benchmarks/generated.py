@@ -43,7 +43,13 @@ class Question:
 
 
 class World:
-    """Everything that is random, drawn once from the seed."""
+    """Everything that is random, drawn once from the seed.
+
+    Attributes:
+        topic_count: Topics are numbers from 0 up to it.
+    """
+
+    topic_count = TOPICS
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -60,27 +66,30 @@ class World:
         self.topics = latent
         # Real models' vectors share a direction: random pairs have a cosine of 0.75 to 0.87.
         self.offset = (
-            2.2 * _unit(self.rng.normal(size=(1, shape.dimensions)).astype(np.float32)) * np.sqrt(shape.dimensions)
+            2.2 * unit(self.rng.normal(size=(1, shape.dimensions)).astype(np.float32)) * np.sqrt(shape.dimensions)
         )
 
     def vectors(self, topics: np.ndarray, noise: float) -> np.ndarray:
         """Unit vectors near these topics, shape `(n, dimensions)`."""
         latent = self.topics[topics] + noise * self.rng.normal(size=(len(topics), LATENT)).astype(np.float32)
-        return _unit(latent @ self.basis + self.offset)
+        return unit(latent @ self.basis + self.offset)
 
     def text(self, topic: int, length: int) -> str:
         """`length` words of a topic, with an identifier now and then."""
         common = self.word_bounds.searchsorted(self.rng.random(length), side="right")
         own = self.topic_words[topic][self.rng.integers(0, 40, size=length)]
         chosen = np.where(self.rng.random(length) < 0.25, own, common)
-        words = [self.words[i] for i in chosen]
-        for place in self.rng.integers(0, length, size=1 + length // 120):
+        return self.named([self.words[i] for i in chosen])
+
+    def named(self, words: list[str]) -> str:
+        """A text of these words, an identifier in place of one in 120 and of one more."""
+        for place in self.rng.integers(0, len(words), size=1 + len(words) // 120):
             words[place] = f"ERR-{self.rng.integers(1000, 99999)}"
         return " ".join(words)
 
     def centre(self) -> np.ndarray:
         """The mean vector, as a model would ship it: of other draws than the data."""
-        return self.vectors(self.rng.integers(0, TOPICS, size=4000), 0.35).mean(axis=0)
+        return self.vectors(self.rng.integers(0, self.topic_count, size=4000), 0.35).mean(axis=0)
 
 
 def _vocabulary(rng: np.random.Generator) -> list[str]:
@@ -91,7 +100,8 @@ def _vocabulary(rng: np.random.Generator) -> list[str]:
     return sorted(words)
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """The same vectors with length 1."""
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
@@ -129,7 +139,7 @@ def generate(world: World) -> list[Generated]:
     made = []
     for number, size in enumerate(world.sizes):
         for n in range(size):
-            topic = int(rng.integers(0, TOPICS))
+            topic = int(rng.integers(0, world.topic_count))
             words = int(rng.integers(700, 1400)) if rng.random() < LONG_SHARE else int(rng.integers(60, 190))
             made.append(
                 Generated(
@@ -188,7 +198,7 @@ def load_vectors(
             part = rows[start : start + 4096]
             topics = np.array([topic_of[r[0], r[3]] for r in part])
             drifted = np.array([r[2] > 0 and world.rng.random() < 0.5 for r in part])
-            topics = np.where(drifted, world.rng.integers(0, TOPICS, size=len(part)), topics)
+            topics = np.where(drifted, world.rng.integers(0, world.topic_count, size=len(part)), topics)
             for r, vector in zip(part, world.vectors(topics, 0.35), strict=True):
                 yield (
                     r[0].encode(),

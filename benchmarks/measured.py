@@ -1,4 +1,4 @@
-"""What the benchmarks of windows and codes share: a model by name, and a database of their own."""
+"""What the benchmarks on a corpus share: its texts, a model by name and what it reads at once, a database of their own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lore_retriever.embeddings.base import Embedder
 from lore_retriever.evaluation.bench import MINILM, named_embedder
 from lore_retriever.evaluation.loaders import load_plain
 from lore_retriever.evaluation.suites import Query, Suite
+from lore_retriever.windows import split_windows
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -41,6 +42,12 @@ def model_of(name: str, cache: Path | None) -> Embedder:
         made = SentenceTransformerEmbedder(get_model_path(), device="cpu", name=MINILM)
         return made if cache is None else CachedEmbedder(made, cache)
     return named_embedder(name, cache)
+
+
+def windows_of(text: str, embedder: Embedder) -> list[str]:
+    """The passages that the model reads one by one."""
+    spans = split_windows(text, max_tokens=embedder.max_tokens, count_tokens=embedder.count_tokens)
+    return [text[span.start : span.end] for span in spans]
 
 
 def suite_of(folder: Path, *, one_scope: bool = False) -> Suite:

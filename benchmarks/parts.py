@@ -1,11 +1,13 @@
-"""Where the time of one search goes: embedding, transaction, statement, legs, decoding, Python.
+"""Where the time of one search goes: embedding, statement, legs, excerpts, decoding, Python.
 
     python benchmarks/parts.py                                          # 20,000 memories, 384 dimensions, built-in Postgres
     python benchmarks/parts.py --database "host=…" --filled --memories 100000 --dimensions 1024
 
 The whole search and the same statement by bare psycopg take turns, question by question, after a round that warms up; the
 difference is what Python adds: by the clock, and in CPU time of the client, which other load does not touch. Legs are timed
-by the database itself (`explain`), one after the other.
+by the database itself (`explain`), one after the other; excerpts as a statement of their own, which reads the hits and looks for
+the window that holds most of the question's words. End to end, the offline model embeds the question first; where the store's
+vectors have other dimensions than its own, the question's drawn vector is searched thereafter.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from collections import defaultdict
 from typing import Any
 
 import psycopg
+from corpora import add_world, world_of
 from figures import Cell, add_output, database_of, machine, markdown, percentile, publish, timed
-from generated import Question, Shape, World, generate, questions
+from generated import Question, generate, questions
 from psycopg.rows import dict_row
 from search import fill as fill_store
 from systems import K, Lore
@@ -29,6 +32,15 @@ from lore_retriever.operations.reading import recall_params
 from lore_retriever.queries import query_in
 from lore_retriever.results import recall_from_rows
 from lore_retriever.steps import Embed
+
+EXCERPTS = """
+WITH whole AS MATERIALIZED (
+    SELECT m.key, m.content || '' AS content, m.full_length FROM lore.memories AS m WHERE m.org = %(org)s AND m.id = ANY (%(ids)s))
+SELECT w.key, coalesce(lore.marked_window(w.content, w.full_length, s.starts, s.ends, %(words)s, %(weights)s), 1)
+FROM whole AS w
+CROSS JOIN LATERAL (
+    SELECT array_agg(i.window_start ORDER BY i.ordinal) AS starts, array_agg(i.window_end ORDER BY i.ordinal) AS ends
+    FROM lore.windows AS i WHERE i.org = %(org)s AND i.key = w.key AND w.full_length > 1200) AS s"""
 
 
 class Bare:
@@ -60,6 +72,17 @@ class Bare:
             spent["… SELECT 1 in its place"] = timed(lambda: cursor.execute("SELECT 1").fetchall())
         return spent
 
+    def excerpts(self, question: Question) -> float:
+        """Milliseconds of reading the hits once more and choosing their windows."""
+        words = question.text.lower().split()
+        params = {
+            "org": question.org,
+            "ids": [row["id"] for row in self.rows],
+            "words": words,
+            "weights": [1.0] * len(words),
+        }
+        return timed(lambda: self.connection.execute(EXCERPTS, params).fetchall())
+
     def take(self, cursor: psycopg.Cursor[Any]) -> None:
         """Keep the rows, for decoding."""
         self.rows = cursor.fetchall()
@@ -84,6 +107,7 @@ def measure(given: argparse.Namespace, asked: list[Question]) -> dict[str, list[
             spent = bare.search(question, params)
             bare_cpu = (time.thread_time() - clock) * 1000
             decoding = timed(lambda: bare.decode(question))  # noqa: B023
+            excerpts = bare.excerpts(question)
             if not turn:
                 continue
             taken["whole search"].append(whole)
@@ -92,6 +116,7 @@ def measure(given: argparse.Namespace, asked: list[Question]) -> dict[str, list[
             taken["Python"].append(whole - spent["statement"])
             taken["Python, by its CPU time"].append(whole_cpu - bare_cpu)
             taken["decoding of rows, in Python's share"].append(decoding)
+            taken["excerpts, as a statement of their own"].append(excerpts)
     for question in asked:
         system.embedder.next = question.vector.tolist()
         told = system.store.as_user(question.org, question.user).explain(question.text, limit=K)
@@ -101,24 +126,27 @@ def measure(given: argparse.Namespace, asked: list[Question]) -> dict[str, list[
     return taken
 
 
-def embedding(asked: list[Question]) -> list[float]:
-    """Milliseconds that the offline model takes for each question."""
+def with_model(given: argparse.Namespace, asked: list[Question]) -> dict[str, list[float]]:
+    """Milliseconds of the offline model for each question, and of the model and the search behind it."""
     embedder = OfflineEmbedder()
     embedder.embed_queries(["warm"])
-    made = []
-    for question in asked:
-        began = time.perf_counter()
-        embedder.embed_queries([question.text])
-        made.append((time.perf_counter() - began) * 1000)
-    return made
+    system = Lore(given.database, given.dimensions)
+    taken: dict[str, list[float]] = defaultdict(list)
+    for turn in range(2):
+        for question in asked:
+            model = timed(lambda: embedder.embed_queries([question.text]))  # noqa: B023
+            search = timed(lambda: system.search(question))  # noqa: B023
+            if turn:
+                taken["embedding of the question, offline model"].append(model)
+                taken["end to end: offline model and search"].append(model + search)
+    system.close()
+    return taken
 
 
 def main() -> None:
     """Fill, ask, publish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=20_000)
-    parser.add_argument("--organisations", type=int, default=50)
-    parser.add_argument("--dimensions", type=int, default=384)
+    add_world(parser, memories=20_000, organisations=50, dimensions=384)
     parser.add_argument("--questions", type=int, default=150)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
@@ -128,14 +156,14 @@ def main() -> None:
     given = parser.parse_args()
     with database_of(given.database) as conninfo:
         given.database = conninfo
-        world = World(Shape(given.memories, given.organisations, given.dimensions))
+        world = world_of(given)
         memories = generate(world)
         if not given.filled:
             fill_store(conninfo, world, memories)
         asked = questions(world, memories, given.questions)
         taken = measure(given, asked)
         if not given.no_model:
-            taken["embedding, offline model (not in the whole)"] = embedding(asked)
+            taken.update(with_model(given, asked))
         figures = {name: {"p50": percentile(v, 0.5), "p95": percentile(v, 0.95)} for name, v in taken.items()}
         rows: list[list[Cell]] = [[name, each["p50"], each["p95"]] for name, each in figures.items()]
         publish(given, [markdown(["part", "p50 ms", "p95 ms"], rows)], {"machine": machine(conninfo), "parts": figures})

@@ -19,8 +19,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from corpora import add_world, world_of
 from figures import STRATA, Cell, add_output, by_stratum, database_of, machine, markdown, plot_bars, publish
-from generated import Question, Shape, World, generate, questions
+from generated import Question, generate, questions
 from peer_rows import create_database, database_beside, drop_database, export_rows, settle
 from search import fill as fill_store
 from systems import Handwritten, K, Lore, LoreExact, System, Truth
@@ -231,9 +232,7 @@ def report(systems: list[System], taken: dict[str, Taken]) -> tuple[list[str], d
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=100_000)
-    parser.add_argument("--organisations", type=int, default=200)
-    parser.add_argument("--dimensions", type=int, default=1024)
+    add_world(parser, memories=100_000, organisations=200, dimensions=1024)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--block", type=int, default=50, help="questions that one system answers in a row")
@@ -250,8 +249,7 @@ def parsed() -> argparse.Namespace:
 
 def run(given: argparse.Namespace) -> None:
     """Fill what is to be filled, look at the answers, take the times, publish."""
-    shape = Shape(given.memories, given.organisations, given.dimensions)
-    world = World(shape)
+    world = world_of(given)
     memories = generate(world)
     if not (given.filled or given.store_filled):
         fill_store(given.database, world, memories)

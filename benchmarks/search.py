@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from corpora import add_world, world_of
 from figures import database_of, timed
 from generated import Generated, Question, Shape, World, generate, load, questions
 
@@ -186,9 +187,7 @@ def table(taken: dict[str, list[tuple[int, float]]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=100_000)
-    parser.add_argument("--organisations", type=int, default=200)
-    parser.add_argument("--dimensions", type=int, default=1024)
+    add_world(parser, memories=100_000, organisations=200, dimensions=1024)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument(
@@ -200,13 +199,12 @@ def main() -> None:
     )
     parser.add_argument("--json", help="write all figures to this file")
     given = parser.parse_args()
-    shape = Shape(given.memories, given.organisations, given.dimensions)
-    world = World(shape)
+    world = world_of(given)
     memories = generate(world)
     with database_of(given.database) as conninfo:
         if not given.filled:
             fill(conninfo, world, memories)
-        taken = measure(conninfo, questions(world, memories, given.questions), shape, given.rounds)
+        taken = measure(conninfo, questions(world, memories, given.questions), world.shape, given.rounds)
     rows = table(taken)
     print("| organisation | system | p50 ms | p95 ms |\n|---|---|--:|--:|")
     for row in rows:

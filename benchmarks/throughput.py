@@ -18,8 +18,9 @@ import threading
 import time
 from typing import Any
 
+from corpora import add_world, world_of
 from figures import Cell, add_output, database_of, machine, markdown, percentile, publish
-from generated import Question, Shape, World, generate, questions
+from generated import Question, generate, questions
 from search import VectorsOfTheBenchmark
 from search import fill as fill_store
 from systems import K
@@ -117,9 +118,7 @@ def measure(given: argparse.Namespace, asked: list[Question]) -> dict[str, dict[
 def main() -> None:
     """Fill, ask, publish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=10_000)
-    parser.add_argument("--organisations", type=int, default=50)
-    parser.add_argument("--dimensions", type=int, default=384)
+    add_world(parser, memories=10_000, organisations=50, dimensions=384)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--seconds", type=float, default=5)
@@ -130,7 +129,7 @@ def main() -> None:
     given = parser.parse_args()
     with database_of(given.database) as conninfo:
         given.database = conninfo
-        world = World(Shape(given.memories, given.organisations, given.dimensions))
+        world = world_of(given)
         memories = generate(world)
         if not given.filled:
             fill_store(conninfo, world, memories)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from measured import arguments, database_of, model_of, suite_of
+from measured import arguments, database_of, model_of, suite_of, windows_of
 
 from lore_retriever import MemoryStore
 from lore_retriever.admin import StoreAdmin
@@ -29,7 +29,6 @@ from lore_retriever.evaluation.laboratory import Laboratory, scope_of
 from lore_retriever.evaluation.loading import load_suite
 from lore_retriever.evaluation.probes import edge_probes
 from lore_retriever.evaluation.suites import Document, Suite
-from lore_retriever.windows import split_windows
 
 BODY = ("The gateway restarts at night, the payment service waits for it. " * 40)[:2_400]
 TAIL = (" A zebra quietly juggles six boxes of lime jam." * 10)[:459]
@@ -42,11 +41,6 @@ class Row:
     system: str
     head: float
     tail: float
-
-
-def windows_of(text: str, embedder: Embedder) -> list[str]:
-    spans = split_windows(text, max_tokens=embedder.max_tokens, count_tokens=embedder.count_tokens)
-    return [text[span.start : span.end] for span in spans]
 
 
 def as_read(text: str, embedder: Embedder) -> str:

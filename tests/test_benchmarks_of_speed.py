@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 from psycopg import sql
+
+from lore_retriever.testing import HashEmbedder
 
 SCRIPTS = Path(__file__).parents[1] / "benchmarks"
 
@@ -79,6 +82,29 @@ def test_a_store_is_weighed_and_its_searches_are_taken_apart(tmp_path: Path, emp
     assert served["ways"]["threads"]["2"]["per_second"] > 0
     started = run(tmp_path, "startup.py", empty_database, "--filled", "--starts", "1")
     assert started["steps"]["first search"]["p50"] > 0
+
+
+def test_a_store_can_be_made_of_the_texts_and_vectors_of_a_corpus(tmp_path: Path, empty_database: str) -> None:
+    passages = ["walrus colony ice floe tusk", "harbour crane barge pilot tide", "ledger invoice audit tax refund"]
+    rows = [{"id": str(n), "text": passage} for n, passage in enumerate(passages)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (tmp_path / "queries.jsonl").write_text(json.dumps({"id": "q", "text": "walrus"}))
+    (tmp_path / "qrels.tsv").write_text("query\tdocument\tgrade\nq\t0\t1\n")
+    few = ("--memories", "60", "--organisations", "3", "--questions", "4", "--rounds", "1", "--no-model")
+    made = run(tmp_path, "parts.py", empty_database, *few, "--corpus", str(tmp_path), "--model", "hash")
+    assert made["parts"]["excerpts, as a statement of their own"]["p50"] > 0
+    embedder = HashEmbedder()
+    vectors = np.asarray(embedder.embed_texts(passages))
+    with psycopg.connect(empty_database) as connection:
+        stored = connection.execute(
+            "SELECT m.content, v.embedding::real[] FROM lore.memories AS m JOIN lore.vectors AS v USING (org, key)"
+            " WHERE v.ordinal = 0"
+        ).fetchall()
+    assert len(stored) == 60
+    for content, vector in stored:
+        words = {word for word in content.split() if not word.startswith("ERR-")}
+        [passage] = [n for n, text in enumerate(passages) if words <= set(text.split())]
+        assert np.argmax(vectors @ np.asarray(vector)) == passage
 
 
 def test_writing_is_timed_in_every_way_and_leaves_nothing_behind(tmp_path: Path, empty_database: str) -> None:
