@@ -3,14 +3,15 @@
     python benchmarks/footprint.py                                      # 10,000 memories, 384 dimensions, built-in Postgres
     python benchmarks/footprint.py --database "host=…" --filled --memories 100000 --dimensions 1024
 
-Memory of the server is read from /proc, so on Linux and beside the server only: what its process holds for itself, without
-the shared buffers.
+Memory is read from /proc, so on Linux and beside the server only: of the server what its process holds for itself, without the
+shared buffers; of a client, which has loaded nothing but the package, all that it held at its peak.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,39 @@ SIZES = """
 SELECT c.relname, pg_table_size(c.oid), pg_indexes_size(c.oid)
 FROM pg_class AS c WHERE c.relnamespace = 'lore'::regnamespace AND c.relkind = 'r' AND pg_total_relation_size(c.oid) > 100000
 ORDER BY pg_total_relation_size(c.oid) DESC"""
+
+
+CLIENT = """
+import json, sys
+asked = json.load(sys.stdin)
+
+def megabytes():  # not resource.getrusage, which counts in what the parent held
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+    except OSError:
+        return None
+
+told = {"python": megabytes()}
+from lore_retriever import MemoryStore
+from lore_retriever.embeddings.base import EmbeddingSpace
+
+class Handed:
+    max_tokens = None
+    space = EmbeddingSpace("benchmark", "1", len(asked["vector"]))
+    def count_tokens(self, text):
+        return len(text)
+    def embed_texts(self, texts, /):
+        return [asked["vector"] for _ in texts]
+    embed_queries = embed_texts
+
+with MemoryStore.connect(sys.argv[1], embedder=Handed(), max_size=1) as store:
+    told["connected"] = megabytes()
+    for org, user, text in asked["questions"]:
+        store.as_user(org, user).recall(text)
+    told["searched"] = megabytes()
+print(json.dumps(told))
+"""
 
 
 def on_disk(conninfo: str) -> tuple[list[list[Cell]], dict[str, Any]]:
@@ -54,29 +88,33 @@ def private_bytes(pid: int) -> int | None:
     return sum(int(line[1]) for line in lines) * 1024
 
 
-def in_memory(given: argparse.Namespace, asked: list[Question]) -> dict[str, float | None]:
-    """Megabytes of client and server process, before and after searches."""
+def of_a_client(conninfo: str, asked: list[Question]) -> dict[str, float | None]:
+    """Megabytes at the peak of a fresh client process."""
+    wanted = {"vector": asked[0].vector.tolist(), "questions": [[q.org, q.user, q.text] for q in asked]}
+    command = [sys.executable, "-c", CLIENT, conninfo]
+    done = subprocess.run(command, input=json.dumps(wanted), capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    return {
+        "client, Python alone": told["python"],
+        "client, connected": told["connected"],
+        f"client, after {len(asked)} searches": told["searched"],
+    }
 
-    def client() -> float:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
+def of_the_server(given: argparse.Namespace, asked: list[Question]) -> dict[str, float | None]:
+    """Megabytes of the process that serves a connection, before and after searches."""
     system = Lore(given.database, given.dimensions)
-    before = client()
     with system.store._driver.pool.connection() as connection:
         pid = connection.info.backend_pid
     fresh = private_bytes(pid)
     for question in asked:
         system.search(question)
     used = private_bytes(pid)
-    made = {
-        "client, connected (peak; with this benchmark's data)": before,
-        f"client, after {len(asked)} searches (peak)": client(),
+    system.close()
+    return {
         "server process, connected": None if fresh is None else fresh / (1 << 20),
         f"server process, after {len(asked)} searches": None if used is None else used / (1 << 20),
     }
-    system.close()
-    return made
 
 
 def main() -> None:
@@ -97,7 +135,8 @@ def main() -> None:
         if not given.filled:
             fill_store(conninfo, world, memories)
         rows, figures = on_disk(conninfo)
-        held = in_memory(given, questions(world, memories, given.questions))
+        asked = questions(world, memories, given.questions)
+        held = of_a_client(conninfo, asked) | of_the_server(given, asked)
         tables = [
             markdown(["bytes a memory", "table", "indexes", "together"], rows, digits=0),
             markdown(["process", "MB"], [[name, value] for name, value in held.items()], digits=1),

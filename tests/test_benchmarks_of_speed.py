@@ -71,6 +71,9 @@ def test_a_store_is_weighed_and_its_searches_are_taken_apart(tmp_path: Path, emp
     few = ("--memories", "100", "--organisations", "20")
     weighed = run(tmp_path, "footprint.py", empty_database, *few, "--questions", "5")
     assert weighed["bytes_per_memory"]["together"]["heap"] > 100
+    held = weighed["megabytes"]
+    if sys.platform == "linux":
+        assert 0 < held["client, Python alone"] < held["client, connected"] <= held["client, after 5 searches"]
     parts = run(
         tmp_path, "parts.py", empty_database, *few, "--filled", "--questions", "6", "--rounds", "1", "--no-model"
     )
