@@ -213,7 +213,7 @@ def main() -> None:
     if given.json:
         with open(given.json, "w") as file:
             asked = {name: value for name, value in vars(given).items() if name != "database"}  # it may hold a password
-            json.dump({"arguments": asked, "rows": rows}, file, indent=1)
+            json.dump({"arguments": asked, "rows": rows}, file, indent=1, default=str)
 
 
 if __name__ == "__main__":
