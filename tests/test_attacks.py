@@ -93,10 +93,10 @@ def test_other_settings_of_the_library_and_of_gateways_change_nothing(ana: psyco
         "SET ROLE lore_service",
         "SET ROLE lore_owner",
         "SET ROLE lore_search",
-        "SET ROLE postgres",
+        "DO $$BEGIN EXECUTE format('SET ROLE %I', pg_get_userbyid(10)); END$$",  # the first superuser, whatever its name
         f"SET ROLE {ROLES['ben']}",
         f"SET SESSION AUTHORIZATION {ROLES['ben']}",
-        "SET SESSION AUTHORIZATION postgres",
+        "DO $$BEGIN EXECUTE format('SET SESSION AUTHORIZATION %I', pg_get_userbyid(10)); END$$",
         "SET session_replication_role = replica",
         f"ALTER ROLE {ROLES['ana']} RENAME TO somebody",
         f"ALTER ROLE {ROLES['ben']} RENAME TO somebody",

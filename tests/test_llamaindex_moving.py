@@ -42,7 +42,7 @@ def insert(database: str, node: TextNode, metadata: dict[str, Any] | None = None
     about = node_to_metadata_dict(node, remove_text=True) if metadata is None else metadata
     with psycopg.connect(database) as connection:
         connection.execute(
-            "INSERT INTO data_notes (text, metadata_, node_id, embedding) VALUES (%s, %s, %s, %s)",
+            "INSERT INTO public.data_notes (text, metadata_, node_id, embedding) VALUES (%s, %s, %s, %s)",
             [node.text, json.dumps(about), node.node_id, json.dumps(list(vector))],
         )
 
@@ -52,7 +52,7 @@ def source(database: str) -> str:
     """A database with a PGVectorStore of the name Notes, whose first node was added twice."""
     with psycopg.connect(database) as connection:
         connection.execute(
-            "CREATE TABLE data_notes (id bigserial PRIMARY KEY, text varchar NOT NULL, metadata_ json,"
+            "CREATE TABLE public.data_notes (id bigserial PRIMARY KEY, text varchar NOT NULL, metadata_ json,"
             " node_id varchar, embedding vector(32))"
         )
     first, *rest = nodes()
