@@ -66,6 +66,10 @@ def world_of(given: argparse.Namespace) -> World:
         window for document in suite_of(given.corpus).documents for window in windows_of(document.text, embedder)
     ]
     windows = [window for window in windows if window.strip()]
+    if given.passages < 1 or not windows:
+        raise SystemExit(
+            f"--passages is {given.passages} of the {len(windows)} in {given.corpus}; at least 1 is needed."
+        )
     passages = windows[:: -(-len(windows) // given.passages)]
     vectors = np.asarray(embedder.embed_texts(passages), dtype=np.float32)
     return CorpusWorld(Shape(given.memories, given.organisations, given.dimensions), passages, vectors)

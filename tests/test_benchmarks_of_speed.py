@@ -108,6 +108,21 @@ def test_a_store_can_be_made_of_the_texts_and_vectors_of_a_corpus(tmp_path: Path
         words = {word for word in content.split() if not word.startswith("ERR-")}
         [passage] = [n for n, text in enumerate(passages) if words <= set(text.split())]
         assert np.argmax(vectors @ np.asarray(vector)) == passage
+    command = [
+        sys.executable,
+        str(SCRIPTS / "parts.py"),
+        "--corpus",
+        str(tmp_path),
+        "--model",
+        "hash",
+        "--passages",
+        "0",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent / "src")}
+    done = subprocess.run([*command, "--database", empty_database], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "--passages is 0 of the 3 in" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_writing_is_timed_in_every_way_and_leaves_nothing_behind(tmp_path: Path, empty_database: str) -> None:
