@@ -12,7 +12,7 @@ import pytest
 
 from lore_retriever import NewMemory
 from lore_retriever.admin import StoreAdmin
-from lore_retriever.transfer import FORMAT
+from lore_retriever.exported import FORMAT
 from support import opened, scoped
 
 BOTH = pytest.mark.parametrize("kind", ["sync", "async"])

@@ -226,7 +226,7 @@ def test_output_survives_a_closed_pipe_and_an_encoding_without_the_characters(lo
     ("arguments", "told"),
     [
         (("recall", "x", "--limit", "0"), "limit is 0"),
-        (("recall", "x", "--filter", "{"), "--filter is no JSON"),
+        (("recall", "x", "--filter", "{"), "--filter is not JSON"),
         (("recall", "x", "--filter", "[1]"), "give a JSON object"),
         (("recall", "x", "--filter", '{"a": {"$near": 1}}'), "unknown operator '$near'"),
         (("recall", *"123456789"), "9 queries were given"),

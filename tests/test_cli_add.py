@@ -73,7 +73,7 @@ def test_refused_parts_are_named_the_rest_is_stored_and_the_exit_code_is_1(lore:
     result = lore("add", str(tmp_path), str(tmp_path / "missing.md"), "--json")
     assert result.exit_code == 1
     refused = json.loads(result.stdout)["refused"]
-    assert [message for message in refused if "line 2 of" in message and "is no JSON" in message]
+    assert [message for message in refused if "line 2 of" in message and "is not JSON" in message]
     assert [message for message in refused if "line 3 of" in message and "repeats the id 'a' of line 1" in message]
     assert [message for message in refused if "line 4 of" in message and "NUL" in message]
     assert [message for message in refused if "picture.md looks binary" in message]

@@ -19,9 +19,8 @@ def test_what_was_exported_comes_back(lore: CommandLine, tmp_path: Path) -> None
     file = str(tmp_path / "out.jsonl")
     lore("remember", "the tide is at four", "--id", "tide")
     lore("remember", "the gate is shut", "--id", "gate")
-    assert lore("export-jsonl", file).stdout == "3 lines written\n"
-    assert json.loads(lore("export-jsonl", file, "--of-user", "nobody", "--json").stdout) == {"lines": 1}
-    lore("export-jsonl", file)
+    assert json.loads(lore("export-jsonl", file, "--of-user", "ana", "--json").stdout) == {"memories": 2, "names": 0}
+    assert lore("export-jsonl", file).stdout == "2 memories\n"
     lore("forget", "tide")
     back = lore("import-jsonl", file, "--jobs", "2")
     assert (back.exit_code, back.stdout) == (0, "1 stored, 1 kept\n")
@@ -34,8 +33,8 @@ def test_what_was_exported_comes_back(lore: CommandLine, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "this holds nothing"),
-        (b'{"memory": {}}', "line 1: content cannot be read"),
+        (b"", "in.jsonl holds nothing"),
+        (b'{"memory": {}}', "comes before {"),
         (b'{"format": "lore-retriever export 1"}\n\xff', "is not UTF-8: byte 0xff"),
         (None, "cannot be read: No such file"),
     ],
@@ -63,3 +62,26 @@ def test_jobs_out_of_bounds_are_refused(lore: CommandLine, tmp_path: Path) -> No
     told = lore("import-jsonl", str(tmp_path / "in.jsonl"), "--jobs", "0")
     assert told.exit_code != 0
     assert "jobs is 0; give a number of connections from 1 to 32" in " ".join(told.stderr.split())
+
+
+def test_an_export_to_a_dash_is_refused(lore: CommandLine) -> None:
+    assert "- is no file. Give one, or /dev/stdout" in " ".join(lore("export-jsonl", "-").stderr.split())
+
+
+@pytest.mark.parametrize(
+    "command", [("import-jsonl", "in.jsonl"), ("export-jsonl", "out.jsonl"), ("maintain",), ("embed",)]
+)
+def test_a_folder_without_a_store_is_named_and_nothing_is_made(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = CommandLine({})("--folder", str(tmp_path / "typo"), *command)
+    assert told.exit_code != 0
+    assert f"{tmp_path / 'typo'} holds no store. Check --folder, or make one with" in " ".join(told.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_without_a_store_is_told(empty_database: str, tmp_path: Path) -> None:
+    told = CommandLine({"LORE_DATABASE": empty_database})("export-jsonl", str(tmp_path / "out.jsonl"))
+    assert told.exit_code != 0
+    assert "holds no lore-retriever store. Run `lore-retriever migrate`" in " ".join(told.stderr.split())

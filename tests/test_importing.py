@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from lore_retriever import InvalidInput, LoreError, MemoryStore, StoreUnavailable
 from lore_retriever.admin import StoreAdmin
-from lore_retriever.transfer import FORMAT
+from lore_retriever.exported import FORMAT
 from support import as_service
 
 CLAIM = r"SELECT pg_try_advisory_xact_lock(hashtextextended(concat_ws(E'\x01', 'lore import', 'lore'), 0))"
@@ -155,3 +155,33 @@ def test_an_export_that_fails_leaves_the_one_before(admin: StoreAdmin, empty_dat
         StoreAdmin.connect(empty_database).export_jsonl(path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["backup.jsonl"]
+
+
+def test_an_export_that_was_cut_off_stores_nothing(store: MemoryStore, admin: StoreAdmin, tmp_path: Path) -> None:
+    for n in range(3):
+        store.as_user("acme", "ana").remember(f"tide {n}", id=f"m{n}")
+    path = tmp_path / "out.jsonl"
+    assert admin.export_jsonl(path) == {"memories": 3, "names": 0}
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+    store.as_user("acme", "ana").forget("m0")
+    with pytest.raises(InvalidInput, match="the export was cut off"):
+        admin.import_jsonl(path)
+    assert [row[1] for row in stored(admin)] == ["m1", "m2"]
+
+
+@pytest.mark.parametrize("selection", [{"org": "acmee"}, {"org": "acme", "user": "anna"}, {"user": ""}])
+def test_a_selection_of_nothing_leaves_the_export_before(
+    store: MemoryStore, admin: StoreAdmin, tmp_path: Path, selection: dict[str, str]
+) -> None:
+    store.as_user("acme", "ana").remember("the tide is at four")
+    path = tmp_path / "out.jsonl"
+    admin.export_jsonl(path)
+    before = path.read_bytes()
+    with pytest.raises(InvalidInput, match=r"there is nothing of .*'(acmee|anna)'|user is ''"):
+        admin.export_jsonl(path, **selection)
+    assert path.read_bytes() == before
+
+
+def test_a_new_export_is_for_its_owner_alone(admin: StoreAdmin, tmp_path: Path) -> None:
+    admin.export_jsonl(tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600

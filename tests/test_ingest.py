@@ -90,7 +90,7 @@ def test_jsonl_lines_keep_their_ids_and_metadata_under_either_spelling(tmp_path:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b'{"text": "broken', r"line 2 of .*notes\.jsonl is no JSON: Unterminated string .*column 10"),
+        (b'{"text": "broken', r"line 2 of .*notes\.jsonl is not JSON: Unterminated string .*column 10"),
         (b"[1, 2]", r"line 2 of .* holds list, not an object"),
         (b'{"id": "x"}', r"line 2 of .*: there is no text"),
         (b'{"text": "a", "content": "b"}', r"line 2 of .*: content is given twice"),

@@ -52,14 +52,16 @@ GROUP BY a.org, a.group_no
 ORDER BY a.org, a.group_no
 
 -- name: delete_exported
--- One row per memory that the lines given will replace: its part of the organisation. Not where a colleague shares the id that
--- the new one would be shared by. As the service role.
+-- One row per memory that the lines given will replace: its part of the organisation, and whether it was stored in this
+-- transaction, from an earlier line; without `replace` only such. Not where a colleague shares the id that the new one would be
+-- shared by. As the service role.
 DELETE FROM memories AS m
 USING jsonb_to_recordset(%(lines)s::jsonb) AS g(org text, owner text, id text, visibility text)
 WHERE m.org = g.org AND m.owner = g.owner AND m.id = g.id
+  AND (%(replace)s::boolean OR m.xmin = pg_current_xact_id()::xid)
   AND NOT (g.visibility = 'shared' AND EXISTS (
       SELECT FROM memories AS o WHERE o.org = g.org AND o.id = g.id AND o.visibility = 'shared' AND o.owner <> g.owner))
-RETURNING m.org, part_of(m.owner, m.visibility) AS part
+RETURNING m.org, part_of(m.owner, m.visibility) AS part, m.xmin = pg_current_xact_id()::xid AS is_ours
 
 -- name: import_memories
 -- One row per memory stored: its part of the organisation. Those whose id is taken are left out. As the service role. Vectors wait in `pending`.

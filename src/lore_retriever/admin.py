@@ -5,6 +5,7 @@ Synchronous; the asynchronous store runs it in a thread.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -241,20 +242,22 @@ class StoreAdmin:
         with self.service() as cursor:
             cursor.execute(query("set_result_budget"), {"characters": characters})
 
-    def export_jsonl(self, path: Path | str, *, org: str | None = None, user: str | None = None) -> int:
-        """Write memories to a file of JSON lines with all that belongs to them; how many lines it has.
+    def export_jsonl(self, path: Path | str, *, org: str | None = None, user: str | None = None) -> dict[str, int]:
+        """Write memories to a file of JSON lines with all that belongs to them; how many memories, and names in groups.
 
         What is there is replaced at the end; until then, and if it fails, it stays.
 
         Args:
             org, user: Only this organisation's, or this user's.
+
+        Raises:
+            InvalidInput: If there is nothing of those.
         """
-        count = 0
-        with replacing(Path(path)) as file:
+        with replacing(Path(path), private=True) as file:
             for line in export_lines(self, org=org, user=user):
                 file.write(line + "\n")
-                count += 1
-        return count
+        counts: dict[str, int] = json.loads(line)["end"]
+        return counts
 
     def import_jsonl(
         self,
@@ -268,7 +271,13 @@ class StoreAdmin:
         """Store what `export_jsonl` wrote, all of it or nothing: see `transfer.import_lines`."""
         with Path(path).open(encoding="utf-8", newline="\n") as file:
             return import_lines(
-                self, file, on_existing=on_existing, before_write=before_write, jobs=jobs, progress=progress
+                self,
+                file,
+                on_existing=on_existing,
+                before_write=before_write,
+                jobs=jobs,
+                progress=progress,
+                name=str(path),
             )
 
     def forget_user(self, org: str, user: str) -> dict[str, int]:

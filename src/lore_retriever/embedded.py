@@ -151,6 +151,11 @@ def stop(path: Path | str | None = None, *, timeout_s: float = 60) -> None:
             cluster.halt(deadline)
 
 
+def holds_cluster(path: Path | str | None = None) -> bool:
+    """Whether `start` has made a cluster in `path` before."""
+    return _cluster(path).data.is_dir()
+
+
 def default_path() -> Path:
     """Where it lives unless told otherwise: `lore-retriever/postgres` in the user's data folder."""
     try:

@@ -6,7 +6,6 @@ Everything is read piece by piece, and what cannot be used is told by file and l
 from __future__ import annotations
 
 import csv
-import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import IO, Any
 
 from lore_retriever import limits
 from lore_retriever.errors import InvalidInput
-from lore_retriever.inputs import checked_memory, new_memory
+from lore_retriever.inputs import checked_memory, loaded_json, new_memory
 from lore_retriever.types import NewMemory, Visibility
 
 __all__ = ["Defaults", "Piece", "Source", "find_sources", "is_held", "read_glossary", "read_source"]
@@ -185,14 +184,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 def _memory_of_line(line: bytes, where: str, default_id: str, defaults: Defaults) -> NewMemory:
     if len(line) > MOST_LINE_BYTES:
         raise InvalidInput(f"{where} has more than {MOST_LINE_BYTES:,} bytes. Split the memory.")
-    try:
-        fields = json.loads(_decoded(line.rstrip(b"\r\n"), where))
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{where} is no JSON: {error.msg} (column {error.colno}).") from error
-    except (RecursionError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{where} is JSON that cannot be read: {error}.") from error
+    fields = loaded_json(_decoded(line.rstrip(b"\r\n"), where), what=where)
     if not isinstance(fields, dict):
         raise InvalidInput(f'{where} holds {type(fields).__name__}, not an object. Write {{"text": "…"}} on each line.')
     try:

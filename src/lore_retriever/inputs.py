@@ -29,6 +29,7 @@ __all__ = [
     "checked_version",
     "given_queries",
     "items_of",
+    "loaded_json",
     "new_memory",
     "new_scope",
     "utc",
@@ -261,6 +262,35 @@ def checked_memory(memory: NewMemory, *, what: str) -> NewMemory:
             "expires_at": utc(memory.expires_at, what=f"expires_at of {what}"),
         }
     )
+
+
+def loaded_json(text: str, *, what: str) -> Any:
+    """What a text of JSON says.
+
+    Raises:
+        InvalidInput: If it is not JSON, names one thing of an object twice, or nests or counts beyond what can be read.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        raise InvalidInput(f"{what} is not JSON: {error.msg} ({place}).") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"{what} is JSON that {error}") from error
+    except RecursionError as error:
+        raise InvalidInput(f"{what} is JSON that cannot be read: it is nested too deep.") from error
+    except ValueError as error:
+        raise InvalidInput(f"{what} is JSON that cannot be read: {error}.") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; of two values under one name, a reader would silently lose the first."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(f"names {_shown(twice)} twice in one object. Keep one.")
+    return fields
 
 
 def checked_limit(limit: object) -> int:

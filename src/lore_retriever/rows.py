@@ -22,7 +22,7 @@ from lore_retriever.bridge import View, blocking
 from lore_retriever.connecting import connected
 from lore_retriever.errors import InvalidInput
 from lore_retriever.ingest import is_held
-from lore_retriever.inputs import checked_memory, new_memory
+from lore_retriever.inputs import checked_memory, loaded_json, new_memory
 from lore_retriever.operations.common import fetch
 from lore_retriever.types import NewMemory
 from lore_retriever.views import Memories
@@ -212,10 +212,7 @@ def _memory(row: Mapping[str, Any], columns: Columns, defaults: Mapping[str, Any
 def _object(row: Mapping[str, Any], column: str | None, what: str) -> Mapping[str, Any]:
     value = None if column is None else row[column]
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise InvalidInput(f"{what}: the column {column!r} holds no JSON: {error}.") from error
+        value = loaded_json(value, what=f"{what}: the column {column!r}")
     if value is not None and not isinstance(value, Mapping):
         raise InvalidInput(f"{what}: the column {column!r} holds {type(value).__name__}, not a JSON object.")
     return value or {}

@@ -1,8 +1,6 @@
 """Memories out of a store and into another, as JSON lines; and a user out of it for good. As the service role.
 
-The first line of an export says what it is. Each further line is one memory with all that belongs to it (dates, the
-original of a translation, other names, votes, history), or one group of names of an organisation. Vectors are not
-exported: they belong to a model, and are made anew.
+What the lines hold says `exported`. Vectors are not among it: they belong to a model, and are made anew.
 """
 
 from __future__ import annotations
@@ -11,81 +9,33 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
-from pydantic import Field, ValidationError
-
 from lore_retriever.errors import InvalidInput
-from lore_retriever.inputs import checked_memory, checked_text, utc
+from lore_retriever.exported import FIRST_LINE, Change, ExportedMemory, ExportedNames, last_line, read_export, storable
+from lore_retriever.inputs import checked_name, checked_text
 from lore_retriever.limits import MAX_NAME_CHARS
 from lore_retriever.operations.common import BeforeWrite
 from lore_retriever.queries import query
 from lore_retriever.shares import Shares
-from lore_retriever.types import NewMemory, Record
+from lore_retriever.types import NewMemory
 
 if TYPE_CHECKING:
     import psycopg
 
     from lore_retriever.admin import StoreAdmin
 
-__all__ = ["FORMAT", "OnExisting", "export_lines", "forget_user", "import_lines"]
+__all__ = ["OnExisting", "checked_jobs", "export_lines", "forget_user", "import_lines"]
 
 _log = logging.getLogger("lore_retriever")
-
-FORMAT = "lore-retriever export 1"
-"""What the first line of an export names."""
-
-_FIRST_LINE = json.dumps({"format": FORMAT})
 
 OnExisting = Literal["keep", "replace"]
 
 _PAGE = 500
 _BATCH = 200
 _MOST_JOBS = 32
-_MOST_VERSIONS = 1_000_000_000  # the database counts on to twice as many
-
-
-class _Vote(Record):
-    voter: str
-    recall_id: str = ""
-    useful: bool
-    created_at: datetime
-
-
-class _Change(Record):
-    version: int = Field(ge=1, le=_MOST_VERSIONS)
-    event: Literal["updated", "invalidated", "restored"]
-    content: str | None = None
-    superseded_by: str | None = None
-    changed_at: datetime
-
-
-class _Line(NewMemory):
-    """One memory of an export."""
-
-    id: str
-    org: str
-    owner: str
-    created_at: datetime
-    updated_at: datetime | None = None
-    invalidated_at: datetime | None = None
-    superseded_by: str | None = None
-    version: int = Field(default=1, ge=1, le=_MOST_VERSIONS)
-    content_original: str | None = None
-    translation: Literal["done", "pending", "failed"] | None = None
-    feedback: tuple[_Vote, ...] = ()
-    history: tuple[_Change, ...] = ()
-
-
-class _Names(Record):
-    """One group of names of an export."""
-
-    org: str
-    names: tuple[str, ...]
-    owner: str = ""
 
 
 @dataclass(slots=True)
@@ -93,7 +43,7 @@ class _Batch:
     """Lines that are stored at once."""
 
     memories: list[dict[str, Any]] = field(default_factory=list)
-    names: list[_Names] = field(default_factory=list)
+    names: list[ExportedNames] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.memories) + len(self.names)
@@ -119,14 +69,21 @@ def export_lines(admin: StoreAdmin, *, org: str | None = None, user: str | None 
 
     Groups of names go with an organisation, not with a user. Memories that change meanwhile are exported before or
     after their change; each is whole.
+
+    Raises:
+        InvalidInput: If an organisation or a user is named of whom there is nothing, before the last line.
     """
-    yield _FIRST_LINE
+    checked_name(org, what="org")
+    checked_name(user, what="user")
+    memories = names = 0
+    yield FIRST_LINE
     place: dict[str, Any] = {"after_org": "", "after_key": 0}
     while True:
         with admin.service() as cursor:
             rows = cursor.execute(
                 query("export_memories"), place | {"org": org, "owner": user, "limit": _PAGE}
             ).fetchall()
+        memories += len(rows)
         yield from (json.dumps({"memory": row["line"]}, ensure_ascii=False) for row in rows)
         if len(rows) < _PAGE:
             break
@@ -134,7 +91,12 @@ def export_lines(admin: StoreAdmin, *, org: str | None = None, user: str | None 
     if user is None:
         with admin.service() as cursor:
             groups = cursor.execute(query("export_alias_groups"), {"org": org}).fetchall()
+        names = sum(len(row["line"]["names"]) for row in groups)
         yield from (json.dumps({"names": row["line"]}, ensure_ascii=False) for row in groups)
+    if not memories + names and (org is not None or user is not None):
+        whose = " of ".join(f"{what} {name!r}" for what, name in (("user", user), ("org", org)) if name is not None)
+        raise InvalidInput(f"there is nothing of {whose} here. Check the spelling; no export is made.")
+    yield last_line(memories, names)
 
 
 def import_lines(
@@ -145,10 +107,12 @@ def import_lines(
     before_write: BeforeWrite | None = None,
     jobs: int = 1,
     progress: Callable[[int], None] | None = None,
+    name: str = "",
 ) -> dict[str, int]:
     """Store what an export holds, all of it or nothing; how many memories were stored, kept and refused, and names.
 
-    Ids, dates, originals, other names, votes and history come as they were. Vectors wait for `embed`.
+    Ids, dates, originals, other names, votes and history come as they were. Vectors wait for `embed`. Of several lines
+    with one owner and id the last is stored, and the others are not counted.
 
     Args:
         on_existing: What happens to a memory whose owner has one of that id: `keep` what is there, or `replace` it.
@@ -157,7 +121,8 @@ def import_lines(
             original of a translation and of earlier texts, too, each in the place of the content: a memory whose
             original it refuses is left out, and so is an entry of the history.
         jobs: Connections that write at once, 1 to 32; the server uses a core for each. They commit together.
-        progress: Called with the number of the line that was read last, every few hundred lines.
+        progress: Called with the number of lines read so far, every few hundred.
+        name: Of the file, for messages.
 
     Raises:
         InvalidInput: Naming the first line that cannot be stored, or an argument out of its bounds.
@@ -165,16 +130,15 @@ def import_lines(
     """
     if on_existing not in ("keep", "replace"):
         raise InvalidInput(f"on_existing is {on_existing!r}; give 'keep' or 'replace'.")
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or not 1 <= jobs <= _MOST_JOBS:
-        raise InvalidInput(f"jobs is {jobs!r}; give a number of connections from 1 to {_MOST_JOBS}.")
+    checked_jobs(jobs)
     done = _Imported()
     with Shares[_Batch](admin, jobs, lambda cursor, batch: _store(cursor, batch, on_existing, done)) as shares:
         waiting = [_Batch() for _ in range(jobs)]
-        for number, read in _records(lines):
+        for number, (where, read) in enumerate(read_export(lines, name=name), start=2):
             share = 0
-            if isinstance(read, _Names):
+            if isinstance(read, ExportedNames):
                 waiting[share].names.append(read)
-            elif (ready := _ready(read, before_write, f"line {number}")) is None:
+            elif (ready := _ready(read, before_write, where)) is None:
                 done.add({"refused": 1}, set())
             else:
                 share = _share_of(ready, jobs)
@@ -188,6 +152,17 @@ def import_lines(
             shares.give(share, batch)
     _count(admin, done)
     return done.counts
+
+
+def checked_jobs(jobs: object) -> int:
+    """A number of connections that write at once.
+
+    Raises:
+        InvalidInput: If it is out of its bounds.
+    """
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or not 1 <= jobs <= _MOST_JOBS:
+        raise InvalidInput(f"jobs is {jobs!r}; give a number of connections from 1 to {_MOST_JOBS}.")
+    return jobs
 
 
 def _share_of(memory: Mapping[str, Any], jobs: int) -> int:
@@ -219,45 +194,7 @@ def forget_user(admin: StoreAdmin, org: str, user: str) -> dict[str, int]:
     return {row["place"]: row["rows"] for row in rows}
 
 
-def _records(lines: Iterable[str]) -> Iterator[tuple[int, _Line | _Names]]:
-    """What an export holds, each with the number of its line."""
-    begun = False
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        read = _read(line, number)
-        if read is None:
-            begun = True
-        elif begun:
-            yield number, read
-        else:
-            raise InvalidInput(f"line {number} comes before {_FIRST_LINE}, with which an export begins.")
-    if not begun:
-        raise InvalidInput(f"this holds nothing; an export begins with {_FIRST_LINE}.")
-
-
-def _read(line: str, number: int) -> _Line | _Names | None:
-    """What a line says; None for the first one, which says what the rest is."""
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"line {number} is not JSON: {error}.") from error
-    if not isinstance(row, dict) or len(row) != 1 or not {"format", "memory", "names"} & set(row):
-        raise InvalidInput(f"line {number} is {line[:80]!r}; an export holds `format`, `memory` and `names` lines.")
-    if "format" in row:
-        if row["format"] != FORMAT:
-            raise InvalidInput(f"line {number}: the format is {row['format']!r}; this version reads {FORMAT!r}.")
-        return None
-    try:
-        return _Line(**row["memory"]) if "memory" in row else _Names(**row["names"])
-    except (ValidationError, TypeError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-        where = ".".join(str(part) for part in first["loc"]) or "it"
-        why = str(first["msg"]).lower()
-        raise InvalidInput(f"line {number}: {where} cannot be read: {why}.") from error
-
-
-def _ready(line: _Line, before_write: BeforeWrite | None, what: str) -> dict[str, Any] | None:
+def _ready(line: ExportedMemory, before_write: BeforeWrite | None, where: str) -> dict[str, Any] | None:
     """The line as the database takes it, or None where it is refused."""
     given: NewMemory | None = NewMemory(**line.model_dump(include=set(NewMemory.model_fields)))
     if before_write is not None and given is not None:
@@ -268,17 +205,7 @@ def _ready(line: _Line, before_write: BeforeWrite | None, what: str) -> dict[str
             update={"content_original": original, "history": _past(given, line.history, before_write)}
         )
         given = before_write(given)
-    if given is None:
-        return None
-    checked = checked_memory(given, what=what)
-    for name in ("org", "owner"):
-        checked_text(getattr(line, name), what=f"{name} of {what}", most=MAX_NAME_CHARS)
-    for name in ("content_original", "superseded_by"):
-        if (value := getattr(line, name)) is not None:
-            checked_text(value, what=f"{name} of {what}", most=len(value))
-    ready = line.model_dump(mode="json") | checked.model_dump(mode="json")
-    dates = {name: _dated(getattr(line, name), name) for name in ("updated_at", "invalidated_at")}
-    return ready | dates | {"id": line.id, "created_at": _dated(line.created_at, "created_at")}
+    return None if given is None else storable(line, given, where)
 
 
 def _let_through(given: NewMemory, text: str | None, before_write: BeforeWrite) -> str | None:
@@ -287,7 +214,7 @@ def _let_through(given: NewMemory, text: str | None, before_write: BeforeWrite) 
     return None if seen is None else seen.content
 
 
-def _past(given: NewMemory, history: Sequence[_Change], before_write: BeforeWrite) -> tuple[_Change, ...]:
+def _past(given: NewMemory, history: Sequence[Change], before_write: BeforeWrite) -> tuple[Change, ...]:
     """A memory's history without what a hook refuses."""
     kept = []
     for change in history:
@@ -297,26 +224,21 @@ def _past(given: NewMemory, history: Sequence[_Change], before_write: BeforeWrit
     return tuple(kept)
 
 
-def _dated(moment: datetime | None, what: str) -> str | None:
-    aware = utc(moment, what=what)
-    return None if aware is None else aware.isoformat()
-
-
 def _store(cursor: psycopg.Cursor[Any], batch: _Batch, on_existing: OnExisting, done: _Imported) -> None:
-    # The last of several lines with one id wins, as it does for `remember_many`.
     latest: Mapping[tuple[str, str, str], dict[str, Any]] = {
         (line["org"], line["owner"], line["id"]): line for line in batch.memories
     }
     lines = json.dumps(list(latest.values()), ensure_ascii=False)
-    gone = cursor.execute(query("delete_exported"), {"lines": lines}).fetchall() if on_existing == "replace" else []
+    gone = cursor.execute(query("delete_exported"), {"lines": lines, "replace": on_existing == "replace"}).fetchall()
     stored = cursor.execute(query("import_memories"), {"lines": lines}).fetchall()
     names = sum(_store_names(cursor, group) for group in batch.names)
-    counts = {"stored": len(stored), "kept": len(batch.memories) - len(stored), "names": names}
+    again = sum(row["is_ours"] for row in gone)
+    counts = {"stored": len(stored) - again, "kept": len(latest) - len(stored), "names": names}
     done.add(counts, {(row["org"], row["part"]) for row in [*gone, *stored]})
 
 
-def _store_names(cursor: psycopg.Cursor[Any], group: _Names) -> int:
-    names = [checked_text(name, what="a name", most=MAX_NAME_CHARS) for name in group.names]
+def _store_names(cursor: psycopg.Cursor[Any], group: ExportedNames) -> int:
+    names = list(group.names)
     cursor.execute(
         "SELECT set_config('lore.org_id', %s, true), set_config('lore.user_id', %s, true)", [group.org, group.owner]
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from html import escape
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from lore_retriever.errors import LoreError, ScopeMissing
 
@@ -27,6 +27,7 @@ __all__ = [
     "LegName",
     "Memory",
     "Misled",
+    "Moment",
     "NewMemory",
     "Recall",
     "Reinforcement",
@@ -73,6 +74,21 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _no_count(value: object) -> object:
+    """The value, unless it is a number: `2025` would be read as 34 minutes past midnight on the first of January 1970."""
+    if isinstance(value, datetime):
+        return value
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return value
+    raise ValueError("give a date and time, as in 2025-01-31T09:00:00Z, not a number")
+
+
+Moment = Annotated[datetime, BeforeValidator(_no_count)]
+"""A date and time as it comes in: a datetime, or text in ISO 8601."""
+
+
 class Scope(Record):
     """On whose behalf a transaction reads and writes: the organisation's shared rows and the user's own.
 
@@ -116,8 +132,8 @@ class NewMemory(Record):
     metadata: Mapping[str, Any] = Field(default_factory=dict)
     pinned: bool = False
     aliases: tuple[str, ...] = ()
-    created_at: datetime | None = None
-    expires_at: datetime | None = None
+    created_at: Moment | None = None
+    expires_at: Moment | None = None
     agent: str | None = None
     session: str | None = None
     source: str | None = None

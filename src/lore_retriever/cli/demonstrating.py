@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from lore_retriever.cli.bars import bar
-from lore_retriever.cli.opening import Keeper, named_model, opened_keeper
+from lore_retriever.cli.opening import Keeper, named_model, opened_server
 from lore_retriever.cli.output import console, hits_view, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import Tally, embed_own, store_missing, waiting
@@ -64,7 +64,7 @@ def _opened(settings: Settings) -> Iterator[MemoryStore]:
 
         placed = replace(placed, folder=embedded.default_path().with_name("postgres-demo"))
     embedder = CachedEmbedder(named_model(settings) or OfflineEmbedder(), _cache_file())
-    with embedder, opened_keeper(placed) as keeper:
+    with embedder, opened_server(placed) as keeper:
         if settings.schema is None:
             _renew(keeper)
         keeper.admin.migrate(embedder)

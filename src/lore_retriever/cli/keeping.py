@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lore_retriever.cli.bars import bar
 from lore_retriever.cli.identifying import chosen_identity
-from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opened_memories, opened_store
+from lore_retriever.cli.opening import Keeper, named_model, opened_keeper, opened_memories, opened_server, opened_store
 from lore_retriever.cli.output import console, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.cli.storing import waiting
@@ -74,7 +74,7 @@ def migrate(
             end="",
         )
         return
-    with opened_keeper(settings) as keeper:
+    with opened_server(settings) as keeper:
         done = keeper.admin.migrate(
             named_model(settings),
             roles=not no_roles,
@@ -98,7 +98,7 @@ def migrate(
 
 def status(settings: Settings) -> None:
     """Where the store is, how its schema stands to this program, and what is in it."""
-    with opened_keeper(settings) as keeper:
+    with opened_server(settings) as keeper:
         found = keeper.admin.status()
         facts: dict[str, Any] = {
             "server": "built-in Postgres" if keeper.home is not None else "Postgres",
@@ -183,7 +183,7 @@ def doctor(settings: Settings) -> None:
     """Check the server, the schema, roles, row security and what waits; say what is wrong and the way out."""
     from lore_retriever.doctor import examine
 
-    with opened_keeper(settings) as keeper:
+    with opened_server(settings) as keeper:
         report = examine(
             keeper.database, schema=keeper.admin.schema, admin=keeper.admin, embedder=named_model(settings)
         )

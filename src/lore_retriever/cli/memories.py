@@ -15,6 +15,7 @@ from lore_retriever.cli.opening import opened_memories
 from lore_retriever.cli.output import console, hits_view, memories_view, notes, print_json, shown, status_line
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.errors import InvalidInput
+from lore_retriever.inputs import loaded_json
 from lore_retriever.types import Memory, Recall, Scope
 
 __all__ = ["register"]
@@ -54,9 +55,9 @@ def parsed_filter(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f'--filter is no JSON ({error}). Write it as in \'{{"team": "infra"}}\'.') from error
+        value = loaded_json(text, what="--filter")
+    except InvalidInput as error:
+        raise InvalidInput(f'{error} Write it as in \'{{"team": "infra"}}\'.') from error
     if not isinstance(value, dict):
         raise InvalidInput(f'--filter is {text!r}; give a JSON object, as in \'{{"team": "infra"}}\'.')
     return value

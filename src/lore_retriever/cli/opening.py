@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from lore_retriever.types import Scope
     from lore_retriever.views import Memories
 
-__all__ = ["Keeper", "named_model", "opened_keeper", "opened_memories", "opened_store", "require_reachable"]
+__all__ = [
+    "Keeper",
+    "named_model",
+    "opened_keeper",
+    "opened_memories",
+    "opened_server",
+    "opened_store",
+    "require_reachable",
+]
 
 CONNECT_TIMEOUT_S = 10
 
@@ -139,7 +147,7 @@ def _require_named_store(settings: Settings) -> None:
     """Nothing, unless a schema was named and the built-in Postgres has no store there: it would be made of a typo."""
     if settings.schema in (None, "lore"):
         return
-    with opened_keeper(replace(settings, admin_database=None)) as keeper:
+    with opened_server(replace(settings, admin_database=None)) as keeper:
         if keeper.admin.status().state != "missing":
             return
         there = ", ".join(repr(name) for name in _stores(keeper.conninfo)) or "none"
@@ -163,7 +171,25 @@ def _stores(conninfo: str) -> list[str]:
 
 @contextmanager
 def opened_keeper(settings: Settings) -> Iterator[Keeper]:
-    """The store for its keeper, as it is: nothing is migrated."""
+    """The store for its keeper, as it is; nothing is made or migrated.
+
+    Raises:
+        SchemaMismatch: If there is no store, or none that fits this program.
+    """
+    if settings.admin_database is None and settings.database is None:
+        from lore_retriever import embedded
+
+        if not embedded.holds_cluster(settings.folder):
+            place = settings.folder or embedded.default_path()
+            raise SchemaMismatch(f"{place} holds no store. Check --folder, or make one with `lore-retriever migrate`.")
+    with opened_server(settings) as keeper:
+        keeper.admin.status().require_current()
+        yield keeper
+
+
+@contextmanager
+def opened_server(settings: Settings) -> Iterator[Keeper]:
+    """The database for its keeper, whatever it holds; the built-in server is made if need be."""
     from lore_retriever.admin import StoreAdmin
 
     schema = settings.schema or "lore"

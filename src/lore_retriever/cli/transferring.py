@@ -12,6 +12,7 @@ from lore_retriever.cli.opening import opened_keeper
 from lore_retriever.cli.output import counted, print_json, tell_waiting
 from lore_retriever.cli.settings import Settings, command
 from lore_retriever.errors import InvalidInput
+from lore_retriever.transfer import checked_jobs
 
 __all__ = ["register"]
 
@@ -29,15 +30,17 @@ def export_jsonl(
     of_user: Annotated[str | None, typer.Option("--of-user", metavar="USER", help="Only this user's.")] = None,
 ) -> None:
     """Write memories as JSON lines: dates, originals, aliases, votes and history with them, vectors not."""
+    if str(file) == "-":
+        raise InvalidInput("- is no file. Give one, or /dev/stdout.")
     with opened_keeper(settings) as keeper:
         try:
-            lines = keeper.admin.export_jsonl(file, org=of_org, user=of_user)
+            counts = keeper.admin.export_jsonl(file, org=of_org, user=of_user)
         except OSError as error:
             raise InvalidInput(f"{file} cannot be written: {error.strerror}.") from error
     if settings.as_json:
-        print_json({"lines": lines})
+        print_json(counts)
     else:
-        print(f"{lines:,} lines written")
+        print(counted(counts, "memories"))
 
 
 def import_jsonl(
@@ -54,6 +57,7 @@ def import_jsonl(
     ] = 1,
 ) -> None:
     """Store what `export-jsonl` wrote, all of it or nothing. `embed` makes the vectors."""
+    checked_jobs(jobs)
     with opened_keeper(settings) as keeper:
         try:
             with bar("storing", 0, counted=False, shown=not settings.as_json) as advance:

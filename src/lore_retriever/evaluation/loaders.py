@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.suites import Document, Query, Suite
+from lore_retriever.inputs import loaded_json
 
 __all__ = [
     "Granularity",
@@ -272,6 +272,12 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InvalidInput(f"{path} does not exist: a suite needs it.") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"{path} is not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start}."
+        ) from error
 
 
 def _json_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
@@ -280,20 +286,14 @@ def _json_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         if not line.strip():
             continue
         at = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InvalidInput(f"{at} is not JSON: {error}.") from error
+        row = loaded_json(line, what=at)
         if not isinstance(row, dict):
             raise InvalidInput(f"{at} is {line[:80]!r}: one JSON object a line.")
         yield row, at
 
 
 def _json_list(path: Path) -> list[dict[str, Any]]:
-    try:
-        rows = json.loads(_read(path))
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{path} is not JSON: {error}.") from error
+    rows = loaded_json(_read(path), what=str(path))
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InvalidInput(f"{path} holds {type(rows).__name__}: it must be a list of objects.")
     return rows

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from lore_retriever.errors import InvalidInput
 from lore_retriever.evaluation.suites import Query, Suite
@@ -94,7 +94,7 @@ def load_runs(path: str | Path) -> list[Run]:
     try:
         rows = json.loads(Path(path).read_text(encoding="utf-8"))
         return [Run.model_validate(row) for row in rows]
-    except (OSError, json.JSONDecodeError, ValidationError, TypeError) as error:
+    except (OSError, ValueError, RecursionError, TypeError) as error:
         raise InvalidInput(f"{path} holds no runs: write it with `eval run --save`. ({error})") from error
 
 
