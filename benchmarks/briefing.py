@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import positive, run_command
 from measured import model_of, spread_evenly
 
 from lore_retriever import MemoryStore
@@ -333,8 +334,8 @@ def main() -> None:
     parser.add_argument("--model", default="offline", help="offline, minilm, e5, or a sentence-transformers name")
     parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; else a database of its own is made")
-    parser.add_argument("--budgets", nargs="+", type=int, default=list(BUDGETS))
-    parser.add_argument("--queries", type=int, help="only so many judged queries, evenly spread")
+    parser.add_argument("--budgets", nargs="+", type=positive, default=list(BUDGETS))
+    parser.add_argument("--queries", type=positive, help="only so many judged queries, evenly spread")
     given = parser.parse_args()
     suites = [_prepared(suite, given.kind, given.queries) for suite in open_suites(given.folders)]
     with tempfile.TemporaryDirectory() as folder:
@@ -357,4 +358,4 @@ def _prepared(suite: Suite, kind: str | None, most: int | None) -> Suite:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+from figures import run_command
 from measured import arguments, database_of, model_of, suite_of, windows_of
 from psycopg.rows import dict_row
 
@@ -156,4 +157,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

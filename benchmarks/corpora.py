@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from figures import positive
 from generated import Shape, World, unit
+
+from lore_retriever.errors import InvalidInput
 
 
 class CorpusWorld(World):
@@ -39,37 +42,41 @@ class CorpusWorld(World):
 
 def add_world(parser: argparse.ArgumentParser, *, memories: int, organisations: int, dimensions: int) -> None:
     """What a benchmark's data are: their size, and a corpus if they shall be real."""
-    parser.add_argument("--memories", type=int, default=memories)
-    parser.add_argument("--organisations", type=int, default=organisations)
-    parser.add_argument("--dimensions", type=int, default=dimensions, help="of drawn vectors; a model has its own")
+    parser.add_argument("--memories", type=positive, default=memories)
+    parser.add_argument("--organisations", type=positive, default=organisations)
+    parser.add_argument(
+        "--dimensions", type=positive, help=f"of drawn vectors, {dimensions:,} if left out; not with --corpus"
+    )
+    parser.set_defaults(drawn_dimensions=dimensions)
     parser.add_argument(
         "--corpus", type=Path, help="a suite's folder: its texts, with a model's vectors, for drawn ones"
     )
-    parser.add_argument("--model", default="offline", help="of the corpus: offline, minilm, e5, or a folder or name")
+    parser.add_argument("--model", default="offline", help="offline, minilm, e5, or a folder or name")
     parser.add_argument(
         "--cache", type=Path, help="file that keeps the vectors, so that a second run costs no model time"
     )
     parser.add_argument(
-        "--passages", type=int, default=2_000, help="take this many of the corpus, the same ones each time"
+        "--passages", type=positive, default=2_000, help="take this many of the corpus, the same ones each time"
     )
 
 
 def world_of(given: argparse.Namespace) -> World:
     """The world that these arguments describe; `given.dimensions` becomes the model's where there is a corpus."""
     if given.corpus is None:
+        given.dimensions = given.dimensions or given.drawn_dimensions
         return World(Shape(given.memories, given.organisations, given.dimensions))
-    from measured import model_of, suite_of, windows_of  # what a model needs, where there is one
+    if given.dimensions is not None:
+        raise InvalidInput(
+            f"--dimensions is {given.dimensions}; with --corpus the model's own are taken. Leave it out."
+        )
+    from measured import model_of, spread_evenly, suite_of, windows_of  # what a model needs, where there is one
 
+    documents = suite_of(given.corpus).documents
     embedder = model_of(given.model, given.cache)
     given.dimensions = embedder.space.dimensions
-    windows = [
-        window for document in suite_of(given.corpus).documents for window in windows_of(document.text, embedder)
-    ]
-    windows = [window for window in windows if window.strip()]
-    if given.passages < 1 or not windows:
-        raise SystemExit(
-            f"--passages is {given.passages} of the {len(windows)} in {given.corpus}; at least 1 is needed."
-        )
-    passages = windows[:: -(-len(windows) // given.passages)]
+    windows = [window for document in documents for window in windows_of(document.text, embedder) if window.strip()]
+    if not windows:
+        raise InvalidInput(f"{given.corpus} holds no text.")
+    passages = spread_evenly(windows, given.passages)
     vectors = np.asarray(embedder.embed_texts(passages), dtype=np.float32)
     return CorpusWorld(Shape(given.memories, given.organisations, given.dimensions), passages, vectors)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+from figures import positive, run_command
 from measured import database_of, model_of, spread_evenly
 
 from lore_retriever import MemoryStore
@@ -78,8 +79,8 @@ def main() -> None:
     parser.add_argument("--model", default="offline", help="offline, minilm, e5, or a sentence-transformers name")
     parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; a built-in Postgres if left out")
-    parser.add_argument("--size", type=int, default=100, help="questions taken of each other suite, at most")
-    parser.add_argument("--queries", type=int, help="only so many judged queries of each suite, evenly spread")
+    parser.add_argument("--size", type=positive, default=100, help="questions taken of each other suite, at most")
+    parser.add_argument("--queries", type=positive, help="only so many judged queries of each suite, evenly spread")
     parser.add_argument("--calibrate", action="store_true", help="fit evidence to these suites first, and record it")
     given = parser.parse_args()
     suites = open_suites(given.suites, only=given.only)
@@ -103,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

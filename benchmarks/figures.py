@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from lore_retriever.errors import LoreError
 
 STRATA: tuple[tuple[str, int, int], ...] = (
     ("small", 0, 400),
@@ -93,12 +97,36 @@ def machine(conninfo: str) -> dict[str, str]:
     return told | {"pgvector": row[0] if row else "", "python": platform.python_version()}
 
 
+def positive(text: str) -> int:
+    """A whole number from 1 on, as a parser's type."""
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
+
+
+def writable(text: str) -> Path:
+    """A file that can be written, as a parser's type: a run of an hour should not end without one."""
+    path = Path(text)
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written; give a file in a folder that is there")
+    return path
+
+
+def run_command(main: Callable[[], None]) -> None:
+    """A benchmark from the command line: what the user can mend is told in a line."""
+    try:
+        main()
+    except (LoreError, OSError) as error:
+        sys.exit(f"{Path(sys.argv[0]).name}: {error}")
+
+
 def add_output(parser: argparse.ArgumentParser, *, plot: bool = False) -> None:
     """The options that say where figures go."""
-    parser.add_argument("--json", type=Path, help="write all figures to this file")
-    parser.add_argument("--markdown", type=Path, help="write the tables to this file, too")
+    parser.add_argument("--json", type=writable, help="write all figures to this file")
+    parser.add_argument("--markdown", type=writable, help="write the tables to this file, too")
     if plot:
-        parser.add_argument("--plot", type=Path, help="draw them into this file (SVG or PNG; needs matplotlib)")
+        parser.add_argument("--plot", type=writable, help="draw them into this file (SVG or PNG; needs matplotlib)")
 
 
 def publish(given: argparse.Namespace, tables: Sequence[str], figures: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from figures import Cell, add_output, database_of, machine, markdown, publish
+from figures import Cell, add_output, database_of, machine, markdown, positive, publish, run_command
 from generated import Question, Shape, World, generate, questions
 from search import fill as fill_store
 from systems import Lore
@@ -120,10 +120,10 @@ def of_the_server(given: argparse.Namespace, asked: list[Question]) -> dict[str,
 def main() -> None:
     """Fill, weigh, publish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=10_000)
-    parser.add_argument("--organisations", type=int, default=50)
-    parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--questions", type=int, default=300)
+    parser.add_argument("--memories", type=positive, default=10_000)
+    parser.add_argument("--organisations", type=positive, default=50)
+    parser.add_argument("--dimensions", type=positive, default=384)
+    parser.add_argument("--questions", type=positive, default=300)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run")
     add_output(parser)
@@ -145,4 +145,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

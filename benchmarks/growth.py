@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from figures import Cell, add_output, database_of, machine, markdown, percentile, plot_lines, publish
+from figures import (
+    Cell,
+    add_output,
+    database_of,
+    machine,
+    markdown,
+    percentile,
+    plot_lines,
+    positive,
+    publish,
+    run_command,
+)
 from generated import Question, Shape, World, generate, questions
 from peer_rows import create_database, database_beside
 from search import fill as fill_store
@@ -133,12 +144,12 @@ def measure(systems: dict[str, tuple[Lore, list[Question]]], rounds: int, block:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 300_000])
-    parser.add_argument("--base", type=int, default=10_000, help="memories of the tenants that are asked")
-    parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--questions", type=int, default=150)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--block", type=int, default=50)
+    parser.add_argument("--sizes", type=positive, nargs="+", default=[10_000, 100_000, 300_000])
+    parser.add_argument("--base", type=positive, default=10_000, help="memories of the tenants that are asked")
+    parser.add_argument("--dimensions", type=positive, default=384)
+    parser.add_argument("--questions", type=positive, default=150)
+    parser.add_argument("--rounds", type=positive, default=2)
+    parser.add_argument("--block", type=positive, default=50)
     parser.add_argument("--tenant", action="store_true", help="also a tenant of ten times the base")
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--prefix", default="growth_")
@@ -191,4 +202,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 from delayed import relayed
-from figures import Cell, add_output, database_of, machine, markdown, percentile, publish
+from figures import Cell, add_output, database_of, machine, markdown, percentile, positive, publish, run_command
 from generated import Generated, Question, Shape, World, generate, questions
 from growth import TENANT, add_tenant, prepare
 from search import fill as fill_store
@@ -104,10 +104,10 @@ def through_delays(given: argparse.Namespace, asked: list[Question]) -> list[dic
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=5_000, help="of 20 organisations; one more gets as many")
-    parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--questions", type=int, default=60)
-    parser.add_argument("--block", type=int, default=30)
+    parser.add_argument("--memories", type=positive, default=5_000, help="of 20 organisations; one more gets as many")
+    parser.add_argument("--dimensions", type=positive, default=384)
+    parser.add_argument("--questions", type=positive, default=60)
+    parser.add_argument("--block", type=positive, default=30)
     parser.add_argument("--delays", type=float, nargs="+", default=[0, 1, 10], help="milliseconds of a round trip")
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run")
@@ -140,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from figures import database_of as database_of
 
@@ -13,8 +14,10 @@ from lore_retriever.embeddings import CachedEmbedder, SentenceTransformerEmbedde
 from lore_retriever.embeddings.base import Embedder
 from lore_retriever.evaluation.bench import MINILM, named_embedder
 from lore_retriever.evaluation.loaders import load_plain
-from lore_retriever.evaluation.suites import Query, Suite
+from lore_retriever.evaluation.suites import Suite
 from lore_retriever.windows import split_windows
+
+Item = TypeVar("Item")
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -62,8 +65,8 @@ def suite_of(folder: Path, *, one_scope: bool = False) -> Suite:
     )
 
 
-def spread_evenly(queries: Sequence[Query], most: int | None) -> tuple[Query, ...]:
-    """At most so many of the queries, from the first to the last."""
-    if most is None or most >= len(queries):
-        return tuple(queries)
-    return tuple(queries[place * len(queries) // most] for place in range(most))
+def spread_evenly(items: Sequence[Item], most: int | None) -> tuple[Item, ...]:
+    """At most so many of them, from the first to the last."""
+    if most is None or most >= len(items):
+        return tuple(items)
+    return tuple(items[place * len(items) // most] for place in range(most))

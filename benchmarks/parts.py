@@ -6,8 +6,9 @@
 The whole search and the same statement by bare psycopg take turns, question by question, after a round that warms up; the
 difference is what Python adds: by the clock, and in CPU time of the client, which other load does not touch. Legs are timed
 by the database itself (`explain`), one after the other; excerpts as a statement of their own, which reads the hits and looks for
-the window that holds most of the question's words. End to end, the offline model embeds the question first; where the store's
-vectors have other dimensions than its own, the question's drawn vector is searched thereafter.
+the window that holds most of the question's words; all of it on pages that the round before has warmed. End to end, a model
+(`--model`) embeds the question first, for its time; what is searched is the question's vector in this store, drawn or made of the
+corpus, so that hits are those of the other rows.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from typing import Any
 
 import psycopg
 from corpora import add_world, world_of
-from figures import Cell, add_output, database_of, machine, markdown, percentile, publish, timed
+from figures import Cell, add_output, database_of, machine, markdown, percentile, positive, publish, run_command, timed
 from generated import Question, generate, questions
 from psycopg.rows import dict_row
 from search import fill as fill_store
 from systems import K, Lore
 
-from lore_retriever.embeddings import OfflineEmbedder
 from lore_retriever.evidence import Evidence
 from lore_retriever.operations.common import OpenSpace
 from lore_retriever.operations.reading import recall_params
@@ -127,8 +127,10 @@ def measure(given: argparse.Namespace, asked: list[Question]) -> dict[str, list[
 
 
 def with_model(given: argparse.Namespace, asked: list[Question]) -> dict[str, list[float]]:
-    """Milliseconds of the offline model for each question, and of the model and the search behind it."""
-    embedder = OfflineEmbedder()
+    """Milliseconds of the model for each question, and of the model and the search behind it."""
+    from measured import model_of  # what a model needs, where there is one
+
+    embedder = model_of(given.model, None)
     embedder.embed_queries(["warm"])
     system = Lore(given.database, given.dimensions)
     taken: dict[str, list[float]] = defaultdict(list)
@@ -137,8 +139,8 @@ def with_model(given: argparse.Namespace, asked: list[Question]) -> dict[str, li
             model = timed(lambda: embedder.embed_queries([question.text]))  # noqa: B023
             search = timed(lambda: system.search(question))  # noqa: B023
             if turn:
-                taken["embedding of the question, offline model"].append(model)
-                taken["end to end: offline model and search"].append(model + search)
+                taken[f"embedding of the question, {given.model} model"].append(model)
+                taken[f"end to end: {given.model} model and search"].append(model + search)
     system.close()
     return taken
 
@@ -147,16 +149,18 @@ def main() -> None:
     """Fill, ask, publish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_world(parser, memories=20_000, organisations=50, dimensions=384)
-    parser.add_argument("--questions", type=int, default=150)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--questions", type=positive, default=150)
+    parser.add_argument("--rounds", type=positive, default=2)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run")
-    parser.add_argument("--no-model", action="store_true", help="leave the embedding out (needs the extra `offline`)")
+    parser.add_argument(
+        "--no-model", action="store_true", help="leave the embedding out (the offline one needs the extra `offline`)"
+    )
     add_output(parser)
     given = parser.parse_args()
+    world = world_of(given)
     with database_of(given.database) as conninfo:
         given.database = conninfo
-        world = world_of(given)
         memories = generate(world)
         if not given.filled:
             fill_store(conninfo, world, memories)
@@ -170,4 +174,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

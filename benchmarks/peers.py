@@ -20,8 +20,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corpora import add_world, world_of
-from figures import STRATA, Cell, add_output, by_stratum, database_of, machine, markdown, plot_bars, publish
-from generated import Question, generate, questions
+from figures import (
+    STRATA,
+    Cell,
+    add_output,
+    by_stratum,
+    database_of,
+    machine,
+    markdown,
+    plot_bars,
+    positive,
+    publish,
+    run_command,
+)
+from generated import Question, World, generate, questions
 from peer_rows import create_database, database_beside, drop_database, export_rows, settle
 from search import fill as fill_store
 from systems import Handwritten, K, Lore, LoreExact, System, Truth
@@ -233,9 +245,9 @@ def report(systems: list[System], taken: dict[str, Taken]) -> tuple[list[str], d
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_world(parser, memories=100_000, organisations=200, dimensions=1024)
-    parser.add_argument("--questions", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--block", type=int, default=50, help="questions that one system answers in a row")
+    parser.add_argument("--questions", type=positive, default=300)
+    parser.add_argument("--rounds", type=positive, default=2)
+    parser.add_argument("--block", type=positive, default=50, help="questions that one system answers in a row")
     parser.add_argument("--database", help="an administrator's connection string to a database for the store")
     parser.add_argument("--prefix", default="peers_", help="what the peers' databases begin with")
     parser.add_argument("--filled", action="store_true", help="store and peers were filled by an earlier run")
@@ -247,9 +259,8 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(given: argparse.Namespace) -> None:
+def run(given: argparse.Namespace, world: World) -> None:
     """Fill what is to be filled, look at the answers, take the times, publish."""
-    world = world_of(given)
     memories = generate(world)
     if not (given.filled or given.store_filled):
         fill_store(given.database, world, memories)
@@ -280,10 +291,11 @@ def run(given: argparse.Namespace) -> None:
 def main() -> None:
     """Run on the given database, or on the built-in Postgres."""
     given = parsed()
+    world = world_of(given)
     with database_of(given.database) as conninfo:
         given.database = conninfo
-        run(given)
+        run(given, world)
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from figures import run_command
+
 from lore_retriever.evaluation.commands import eval_app
 
 HERE = Path(__file__).parent
@@ -73,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import psycopg
-from figures import database_of
+from figures import database_of, run_command
 from langchain_core.embeddings import Embeddings
 from langchain_postgres import Column, PGEngine, PGVectorStore
 from langchain_postgres.v2.hybrid_search_config import HybridSearchConfig, reciprocal_rank_fusion
@@ -209,4 +209,4 @@ def main(arguments: Any = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from figures import positive, run_command
 from measured import model_of, spread_evenly
 
 from lore_retriever import MemoryStore
@@ -151,7 +152,7 @@ def main() -> None:
     parser.add_argument("--model", default="offline", help="offline, minilm, e5, or a sentence-transformers name")
     parser.add_argument("--cache", type=Path, help="file that keeps the vectors between runs")
     parser.add_argument("--database", help="an administrator's connection string; else a database of its own is made")
-    parser.add_argument("--queries", type=int, help="only so many judged queries, evenly spread")
+    parser.add_argument("--queries", type=positive, help="only so many judged queries, evenly spread")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         embedder = model_of(given.model, given.cache or Path(folder) / "vectors.sqlite")
@@ -175,4 +176,4 @@ def _timeless(suite: Suite, most: int | None) -> Suite:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 from corpora import add_world, world_of
-from figures import database_of, timed
+from figures import database_of, positive, run_command, timed, writable
 from generated import Generated, Question, Shape, World, generate, load, questions
 
 from lore_retriever import MemoryStore
@@ -188,8 +188,8 @@ def table(taken: dict[str, list[tuple[int, float]]]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_world(parser, memories=100_000, organisations=200, dimensions=1024)
-    parser.add_argument("--questions", type=int, default=300)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--questions", type=positive, default=300)
+    parser.add_argument("--rounds", type=positive, default=2)
     parser.add_argument(
         "--database",
         help="an administrator's connection string to an empty database; the built-in Postgres if left out",
@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument(
         "--filled", action="store_true", help="the database was filled by an earlier run with the same numbers"
     )
-    parser.add_argument("--json", help="write all figures to this file")
+    parser.add_argument("--json", type=writable, help="write all figures to this file")
     given = parser.parse_args()
     world = world_of(given)
     memories = generate(world)
@@ -217,4 +217,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

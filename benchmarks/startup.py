@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from figures import Cell, add_output, database_of, machine, markdown, percentile, publish
+from figures import Cell, add_output, database_of, machine, markdown, percentile, positive, publish, run_command
 from generated import Shape, World, generate
 from search import fill as fill_store
 
@@ -69,10 +69,10 @@ def once(conninfo: str, dimensions: int) -> dict[str, float]:
 def main() -> None:
     """Fill, start often, publish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=5_000)
-    parser.add_argument("--organisations", type=int, default=20)
-    parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--starts", type=int, default=15)
+    parser.add_argument("--memories", type=positive, default=5_000)
+    parser.add_argument("--organisations", type=positive, default=20)
+    parser.add_argument("--dimensions", type=positive, default=384)
+    parser.add_argument("--starts", type=positive, default=15)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run")
     add_output(parser)
@@ -94,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

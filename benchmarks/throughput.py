@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from corpora import add_world, world_of
-from figures import Cell, add_output, database_of, machine, markdown, percentile, publish
+from figures import Cell, add_output, database_of, machine, markdown, percentile, positive, publish, run_command
 from generated import Question, generate, questions
 from search import VectorsOfTheBenchmark
 from search import fill as fill_store
@@ -119,17 +119,17 @@ def main() -> None:
     """Fill, ask, publish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_world(parser, memories=10_000, organisations=50, dimensions=384)
-    parser.add_argument("--questions", type=int, default=200)
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--questions", type=positive, default=200)
+    parser.add_argument("--clients", type=positive, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--pgbouncer", help="the way to the same database through a PgBouncer in transaction mode")
     parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run")
     add_output(parser)
     given = parser.parse_args()
+    world = world_of(given)
     with database_of(given.database) as conninfo:
         given.database = conninfo
-        world = world_of(given)
         memories = generate(world)
         if not given.filled:
             fill_store(conninfo, world, memories)
@@ -147,4 +147,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from figures import positive, run_command
 from measured import arguments, database_of, model_of, suite_of, windows_of
 
 from lore_retriever import MemoryStore
@@ -123,7 +124,7 @@ def searched(laboratory: Laboratory, system: str, config: FusionConfig, probes: 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--min-chars", type=int, default=6_000, help="how long a text must be to be asked for")
-    parser.add_argument("--probes", type=int, default=300, help="texts to ask for, at most")
+    parser.add_argument("--probes", type=positive, default=300, help="texts to ask for, at most")
     given = parser.parse_args()
     embedder = model_of(given.model, given.cache)
     print(embedder.space)
@@ -157,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
-from figures import Cell, add_output, database_of, machine, markdown, percentile, publish
+from figures import Cell, add_output, database_of, machine, markdown, percentile, positive, publish, run_command
 from generated import TOPICS, Generated, Shape, World, generate, load
 from peer_rows import database_beside
 from search import VectorsOfTheBenchmark
@@ -27,8 +27,9 @@ from search import fill as fill_store
 
 from lore_retriever import MemoryStore, NewMemory
 from lore_retriever.admin import StoreAdmin
+from lore_retriever.exported import FORMAT
 from lore_retriever.operations.common import halfvec_text
-from lore_retriever.transfer import FORMAT, import_lines
+from lore_retriever.transfer import import_lines
 from lore_retriever.windows import split_windows
 
 ORG = "bulk"
@@ -252,13 +253,13 @@ def report(made: list[Wrote]) -> tuple[list[str], dict[str, Any]]:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--memories", type=int, default=10_000, help="how many the store holds before")
-    parser.add_argument("--organisations", type=int, default=50)
-    parser.add_argument("--dimensions", type=int, default=1024)
-    parser.add_argument("--rows", type=int, default=2000, help="memories to write in bulk")
+    parser.add_argument("--memories", type=positive, default=10_000, help="how many the store holds before")
+    parser.add_argument("--organisations", type=positive, default=50)
+    parser.add_argument("--dimensions", type=positive, default=1024)
+    parser.add_argument("--rows", type=positive, default=2000, help="memories to write in bulk")
     parser.add_argument("--peer-rows", type=int, default=2000, help="memories that each peer writes, of the same ones")
-    parser.add_argument("--batch", type=int, default=2000, help="memories in one call of remember_many")
-    parser.add_argument("--singles", type=int, default=100)
+    parser.add_argument("--batch", type=positive, default=2000, help="memories in one call of remember_many")
+    parser.add_argument("--singles", type=positive, default=100)
     parser.add_argument("--database", help="an administrator's connection string; the built-in Postgres if left out")
     parser.add_argument("--prefix", default="peers_")
     parser.add_argument("--filled", action="store_true", help="the database was filled by an earlier run")
@@ -288,4 +289,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+import pytest
 from psycopg import sql
 
 from lore_retriever.testing import HashEmbedder
@@ -26,7 +27,8 @@ def run(folder: Path, script: str, database: str, *options: str) -> dict[str, An
 def told(folder: Path, script: str, database: str, *options: str) -> tuple[dict[str, Any], str]:
     """The figures of one command, and what it printed."""
     path = folder / "figures.json"
-    command = [sys.executable, "-W", "error", str(SCRIPTS / script), "--database", database, "--dimensions", "16"]
+    command = [sys.executable, "-W", "error", str(SCRIPTS / script), "--database", database]
+    command += [] if "--corpus" in options else ["--dimensions", "16"]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent / "src")}
     done = subprocess.run(
         [*command, *options, "--json", str(path)],
@@ -108,20 +110,41 @@ def test_a_store_can_be_made_of_the_texts_and_vectors_of_a_corpus(tmp_path: Path
         words = {word for word in content.split() if not word.startswith("ERR-")}
         [passage] = [n for n, text in enumerate(passages) if words <= set(text.split())]
         assert np.argmax(vectors @ np.asarray(vector)) == passage
-    command = [
-        sys.executable,
-        str(SCRIPTS / "parts.py"),
-        "--corpus",
-        str(tmp_path),
-        "--model",
-        "hash",
-        "--passages",
-        "0",
-    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("parts.py", "--passages", "0"), "'0' is no whole number from 1 on"),
+        (("throughput.py", "--clients", "4", "0"), "'0' is no whole number from 1 on"),
+        (("search.py", "--organisations", "-3"), "is no whole number from 1 on"),
+        (("parts.py", "--json", "no/such/figures.json"), "'no/such/figures.json' cannot be written"),
+        (
+            ("parts.py", "--corpus", ".", "--dimensions", "16"),
+            "--dimensions is 16; with --corpus the model's own are taken",
+        ),
+        (("search.py", "--corpus", "no/such"), "does not exist"),
+        (("search.py", "--corpus", "{empty}", "--model", "hash"), "holds no text"),
+        (
+            ("search.py", "--corpus", "{binary}", "--model", "hash"),
+            "corpus.jsonl is not UTF-8: byte 0xff at position 0",
+        ),
+    ],
+)
+def test_what_a_benchmark_cannot_run_on_is_told_in_a_line_before_it_begins(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    for name, corpus in (("empty", b""), ("binary", b"\xff\x00")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "corpus.jsonl").write_bytes(corpus)
+        (tmp_path / name / "queries.jsonl").write_text("")
+        (tmp_path / name / "qrels.tsv").write_text("query\tdocument\tgrade\n")
+    script, *given = (each.format(empty=tmp_path / "empty", binary=tmp_path / "binary") for each in options)
     environment = {**os.environ, "PYTHONPATH": str(SCRIPTS.parent / "src")}
-    done = subprocess.run([*command, "--database", empty_database], env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "--passages is 0 of the 3 in" in done.stderr
+    command = [sys.executable, str(SCRIPTS / script), *given, "--database", "host=nowhere.invalid"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode in (1, 2)
+    assert told in done.stderr
     assert "Traceback" not in done.stderr
 
 
