@@ -226,7 +226,10 @@ def test_output_survives_a_closed_pipe_and_an_encoding_without_the_characters(lo
     ("arguments", "told"),
     [
         (("recall", "x", "--limit", "0"), "limit is 0"),
+        (("recall", " "), "the query is ' ': it holds nothing to look for"),
         (("recall", "x", "--filter", "{"), "--filter is not JSON"),
+        (("recall", "x", "--filter", "[" * 100_000), "--filter is JSON that cannot be read"),
+        (("recall", "x", "--filter", '{"team": "a", "team": "b"}'), "--filter is JSON that names 'team' twice"),
         (("recall", "x", "--filter", "[1]"), "give a JSON object"),
         (("recall", "x", "--filter", '{"a": {"$near": 1}}'), "unknown operator '$near'"),
         (("recall", *"123456789"), "9 queries were given"),

@@ -66,6 +66,16 @@ def test_what_was_invalidated_does_not_come_back_with_its_file(lore: CommandLine
     assert [hit["id"] for hit in json.loads(lore("recall", "unique0", "--json").stdout)["hits"]] == ["doc-1"]
 
 
+def test_where_nothing_can_be_read_what_waits_from_before_is_left_to_embed(lore: CommandLine, tmp_path: Path) -> None:
+    lore("remember", "the tide is at four", "--id", "tide")
+    corpus(tmp_path / "n.jsonl", 1)
+    lore("add", str(tmp_path / "n.jsonl"), "--no-embed")
+    result = lore("add", str(tmp_path / "typo.md"), "--json")
+    assert result.exit_code == 1
+    assert [json.loads(result.stdout)[name] for name in ("embedded", "waiting")] == [0, 1]
+    assert counts(lore("add", str(tmp_path / "n.jsonl"), "--json")) == {"unchanged": 1, "embedded": 1}
+
+
 def test_refused_parts_are_named_the_rest_is_stored_and_the_exit_code_is_1(lore: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     path.write_bytes(b'{"id": "a", "text": "alpha"}\n{broken\n{"id": "a", "text": "again"}\n{"text": "nul \\u0000"}\n')

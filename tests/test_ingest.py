@@ -91,6 +91,9 @@ def test_jsonl_lines_keep_their_ids_and_metadata_under_either_spelling(tmp_path:
     ("line", "told"),
     [
         (b'{"text": "broken', r"line 2 of .*notes\.jsonl is not JSON: Unterminated string .*column 10"),
+        (b'{"text": "a", "id": "x", "id": "y"}', r"line 2 of .* names 'id' twice"),
+        (b'{"text": "a", "created_at": 2025}', r"line 2 of .* created_at is 2025: .*not a number"),
+        (b'{"text": "a", "expires_at": "1.5"}', r"line 2 of .* expires_at is '1.5': .*not a number"),
         (b"[1, 2]", r"line 2 of .* holds list, not an object"),
         (b'{"id": "x"}', r"line 2 of .*: there is no text"),
         (b'{"text": "a", "content": "b"}', r"line 2 of .*: content is given twice"),

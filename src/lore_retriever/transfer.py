@@ -228,8 +228,11 @@ def _store(cursor: psycopg.Cursor[Any], batch: _Batch, on_existing: OnExisting, 
     latest: Mapping[tuple[str, str, str], dict[str, Any]] = {
         (line["org"], line["owner"], line["id"]): line for line in batch.memories
     }
+    keys = [{name: line[name] for name in ("org", "owner", "id", "visibility")} for line in latest.values()]
+    gone = cursor.execute(
+        query("delete_exported"), {"lines": json.dumps(keys), "replace": on_existing == "replace"}
+    ).fetchall()
     lines = json.dumps(list(latest.values()), ensure_ascii=False)
-    gone = cursor.execute(query("delete_exported"), {"lines": lines, "replace": on_existing == "replace"}).fetchall()
     stored = cursor.execute(query("import_memories"), {"lines": lines}).fetchall()
     names = sum(_store_names(cursor, group) for group in batch.names)
     again = sum(row["is_ours"] for row in gone)

@@ -65,7 +65,7 @@ def add(
     with opened_memories(settings) as memories:
         try:
             _store(memories, sources, defaults, tally)
-            if embed:
+            if embed and tally.read:
                 _embed(memories, tally)
         except KeyboardInterrupt:
             status_line("stopped; what is stored stays. The same command goes on from here.")

@@ -116,6 +116,8 @@ def recall(
     ] = False,
 ) -> None:
     """Search: the best hits, with score and rank in every leg."""
+    if not "".join(queries).strip():
+        raise InvalidInput(f"the query is {queries[0]!r}: it holds nothing to look for. Give words.")
     conditions = parsed_filter(filter)
     with opened_memories(settings) as memories:
         search = memories.explain if explain else memories.recall

@@ -60,7 +60,7 @@ _DATABASE_OPTIONS: dict[str, Any] = {
         str | None,
         typer.Option(
             "--model",
-            help="Embedding model: offline, e5, or a SentenceTransformers model (its folder, or organisation/name). Needed where"
+            help="Embedding model: offline, e5, minilm, hash (for trials), or a SentenceTransformers model (its folder, or organisation/name). Needed where"
             " a database is new, or records a model that only its name can bring back. Or set LORE_MODEL.",
             rich_help_panel=_PLACE,
         ),

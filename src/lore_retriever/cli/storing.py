@@ -29,6 +29,11 @@ class Tally:
     waiting: int = 0
     refused: list[str] = field(default_factory=list)
 
+    @property
+    def read(self) -> int:
+        """How many memories could be used."""
+        return self.added + self.replaced + self.unchanged + self.invalidated
+
 
 def store_missing(memories: Memories, batch: Sequence[NewMemory], tally: Tally) -> list[str]:
     """Store, without vectors, those of a batch that the store lacks or holds otherwise; new refusals.
